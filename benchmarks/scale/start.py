@@ -63,7 +63,7 @@ def run(plan: Plan, stack: Stack, root: Path, properties: Mapping[str, str], say
     source, publisher = Source(plan.workload), Publisher(stack.kafka)
     events, folder, results = source.events(), lake.warehouse / HEADRACE / MEASURED, []
     [port] = free_ports(1)
-    for number, (kind, following) in enumerate(pairwise((*plan.starts, None)), 1):
+    for number, (kind, next_kind) in enumerate(pairwise((*plan.starts, None)), 1):
         publisher.send(map(encode, islice(events, plan.events)))
         if kind == COLD and not _empty_page_cache():
             say(f"{kind}: not measured, only root may write {_PAGE_CACHE}")
@@ -86,7 +86,7 @@ def run(plan: Plan, stack: Stack, root: Path, properties: Mapping[str, str], say
                 "cpu_s": round(cpu_of(worker.server.pid).total, 1),
             }
         finally:
-            if following == KILLED:
+            if next_kind == KILLED:
                 worker.kill()
             else:
                 worker.stop()

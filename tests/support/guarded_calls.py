@@ -1,7 +1,7 @@
-"""Fails each request to Spark's JVM that the lakehouse makes outside of ``TableSession.calling``.
+"""Refuse each request to Spark's JVM that the lakehouse makes outside of ``TableSession.calling``.
 
-The JVM may end at any moment. Only inside of ``calling`` is the error one that a table repeats; any other fails the
-table until somebody restarts it.
+The JVM may end at any moment. A batch is repeated only after an error that ``calling`` has translated. Any other error
+fails the table until an operator restarts it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import headrace_connectors.lakehouse as lakehouse
 from headrace_connectors.lakehouse.spark_engine import SparkEngine
 
 _PACKAGE = Path(lakehouse.__file__).parent
-_OTHERWISE_GUARDED = (
+_EXEMPT_FILES = (
     "spark_engine.py",  # starts the JVM, and observes it
     "spark_jvm.py",
     "failures.py",  # reads the trace of an exception, and is prepared for its end
 )
-_READER = "direct_table.py", "read"
+_EXEMPT_FUNCTION = "direct_table.py", "read"
 """PyArrow reads in threads of its own, while the thread that waits for them is inside of ``calling``."""
 _REMOVAL = "m\nd\n"
 """The command by which py4j's finalizers remove a Java object. They ignore errors."""
@@ -39,7 +39,7 @@ def guarded_calls() -> Iterator[None]:
     statement, send = SparkEngine.statement, GatewayClient.send_command
 
     @contextmanager
-    def observed(self: SparkEngine, table: str, session: Any) -> Iterator[None]:
+    def count_statement(self: SparkEngine, table: str, session: Any) -> Iterator[None]:
         inside.depth = getattr(inside, "depth", 0) + 1
         try:
             with statement(self, table, session):
@@ -47,14 +47,14 @@ def guarded_calls() -> Iterator[None]:
         finally:
             inside.depth -= 1
 
-    def checked(self: Any, command: str, *arguments: Any, **options: Any) -> Any:
+    def check_and_send(self: Any, command: str, *arguments: Any, **options: Any) -> Any:
         if not getattr(inside, "depth", 0) and not command.startswith(_REMOVAL):
             _refuse_unguarded()
         return send(self, command, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SparkEngine, "statement", observed)
-        patch.setattr(GatewayClient, "send_command", checked)
+        patch.setattr(SparkEngine, "statement", count_statement)
+        patch.setattr(GatewayClient, "send_command", check_and_send)
         yield
 
 
@@ -64,8 +64,10 @@ def _refuse_unguarded() -> None:
     while frame is not None:
         file, function = Path(frame.f_code.co_filename), frame.f_code.co_name
         if file.is_relative_to(_PACKAGE):
-            known = file.name in _OTHERWISE_GUARDED or (file.name, function) == _READER
-            assert known, f"{file.name}:{frame.f_lineno}: {function} calls Spark's JVM outside of TableSession.calling"
+            is_exempt = file.name in _EXEMPT_FILES or (file.name, function) == _EXEMPT_FUNCTION
+            assert is_exempt, (
+                f"{file.name}:{frame.f_lineno}: {function} calls Spark's JVM outside of TableSession.calling"
+            )
             return
         if "/tests/" in str(file):
             return

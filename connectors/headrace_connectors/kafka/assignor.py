@@ -45,7 +45,7 @@ class TopicAssignor(AbstractPartitionAssignor):
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        user_data = json.dumps({"held": cls.held, "worker": cls.process.worker, "process": cls.process.id})
+        user_data = json.dumps({"held": cls.held, **cls.process.user_data()})
         return ConsumerProtocolMemberMetadata(cls.version, sorted(topics), user_data.encode())
 
     @classmethod

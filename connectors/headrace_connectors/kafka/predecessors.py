@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -46,12 +45,16 @@ class WorkerProcess:
     worker: str = ""
     id: str = field(default_factory=lambda: uuid4().hex)
 
+    def user_data(self) -> Mapping[str, str]:
+        """Return the entries of the user data by which another process recognizes the members of this one."""
+        return {"worker": self.worker, "process": self.id}
+
     def is_predecessor(self, member: Member) -> bool:
         """Return whether an earlier process of this worker has left ``member`` behind."""
         try:
-            other = json.loads(member.user_data or b"{}")
+            other = json.loads(member.user_data)
             return bool(self.worker) and other.get("worker") == self.worker and other.get("process") != self.id
-        except (ValueError, AttributeError):  # of another client
+        except (ValueError, AttributeError):  # of another client, or omitted
             return False
 
 
@@ -67,16 +70,16 @@ async def remove_predecessors(consumer: aiokafka.AIOKafkaConsumer, is_predecesso
             node = await client.coordinator_lookup(CoordinationType.GROUP, group)
             send = partial(client.send, node, group=ConnectionGroup.COORDINATION)
             response = await send(DescribeGroupsRequest([group], include_authorized_operations=False))
-            members = chain.from_iterable(described[5] for described in response.groups)
-            for member in filter(is_predecessor, map(_member, members)):
+            members = [_member(member) for _, _, _, _, _, members, *_ in response.groups for member in members]
+            for member in filter(is_predecessor, members):
                 if not (await send(LeaveGroupRequest(group, member.id))).error_code:
                     log.info("Group %s: removed %s, which a killed process has left behind", group, member.id)
     except (KafkaError, TimeoutError) as error:
         log.debug("Group %s: members of a killed process are not removed before their sessions end: %r", group, error)
 
 
-def _member(described: tuple[Any, ...]) -> Member:
-    member, client_id, _, metadata, _ = described
+def _member(description: tuple[Any, ...]) -> Member:
+    member, client_id, _, metadata, _ = description
     try:
         user_data = ConsumerProtocolMemberMetadata.decode(metadata).user_data if metadata else b""
     except ValueError:

@@ -45,7 +45,7 @@ from headrace_connectors.kafka.aiokafka_patches import (
     stop_client,
 )
 from headrace_connectors.kafka.errors import headrace_error
-from headrace_connectors.kafka.predecessors import Member, remove_predecessors
+from headrace_connectors.kafka.predecessors import remove_predecessors
 
 log = logging.getLogger(__name__)
 
@@ -197,7 +197,8 @@ class KafkaWorkerMember:
         separate_fetches(consumer)
         pace_requests(consumer)
         await consumer.start()
-        await remove_predecessors(consumer, self._is_predecessor)
+        # Also those of this worker itself, if its client failed without leaving.
+        await remove_predecessors(consumer, lambda member: member.client_id == self._client_id)
         self._subscribe()
         self._stable_at = self._coordinated_at = time.monotonic()
         return consumer
@@ -258,10 +259,6 @@ class KafkaWorkerMember:
             raise headrace_error(error, f"confirming the leader of the group {self._group}") from error
         except TimeoutError as error:
             raise Retriable(f"Group {self._group}: the coordinator does not answer") from error
-
-    def _is_predecessor(self, member: Member) -> bool:
-        """Return whether ``member`` has this worker's address, as this worker itself before its client failed."""
-        return member.client_id == self._client_id
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):

@@ -198,7 +198,7 @@ class TableSession:
         finally:
             if path is not None:
                 path.unlink(missing_ok=True)
-            with self.calling():
+            with suppress(EngineFailed), self.calling():  # the view has ended with its JVM
                 self._spark.catalog.dropTempView(view)
 
     @contextmanager
@@ -210,6 +210,6 @@ class TableSession:
                     self._spark.conf.set(name, value)
             yield
         finally:
-            with suppress(EngineFailed), self.calling():  # the session has ended with its JVM
+            with suppress(EngineFailed), self.calling():  # they have ended with their JVM
                 for name in settings:
                     self._spark.conf.unset(name)

@@ -25,7 +25,7 @@ def user_data(content: bytes | None) -> bytes:
     return ConsumerProtocolMemberMetadata(0, ["t"], content).encode()
 
 
-def joined(process: WorkerProcess) -> bytes:
+def metadata_of(process: WorkerProcess) -> bytes:
     """The metadata with which a member of a process joins."""
     return topic_assignor(process).metadata(["t"]).encode()
 
@@ -44,8 +44,8 @@ class Group:
         self.removed.append(request.member_id)
         return LeaveGroupResponse_v0(self._refusal)
 
-    async def removed_by(self, process: WorkerProcess) -> list[str]:
-        """Return the members that a consumer of ``process`` removes."""
+    async def remove_as(self, process: WorkerProcess) -> list[str]:
+        """Let a consumer of ``process`` remove its predecessors, and return their names."""
         async with ScriptedKafka({"t": [NODE]}, self.answers) as kafka:
             consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id="g")
             await consumer.start()
@@ -57,31 +57,31 @@ class Group:
 async def test_only_members_of_an_earlier_process_at_the_address_are_removed() -> None:
     """Other tasks of this process, other workers and other clients stay."""
     members = {
-        "earlier": joined(WorkerProcess(WORKER)),
-        "sibling": joined(THIS),
-        "other": joined(WorkerProcess("worker-1:8083")),
-        "command": joined(WorkerProcess()),
+        "earlier": metadata_of(WorkerProcess(WORKER)),
+        "sibling": metadata_of(THIS),
+        "other": metadata_of(WorkerProcess("worker-1:8083")),
+        "command": metadata_of(WorkerProcess()),
         "release-0.1.0": user_data(json.dumps({"held": ["t"]}).encode()),
         "java": user_data(None),
         "foreign": user_data(b"[1]"),
         "damaged": b"\0",
         "in-a-rebalance": b"",
     }
-    assert await Group(members).removed_by(THIS) == ["earlier"]
+    assert await Group(members).remove_as(THIS) == ["earlier"]
 
 
 async def test_a_process_without_an_address_removes_nothing() -> None:
     """A command is no worker, and many commands have no address."""
-    assert await Group({"command": joined(WorkerProcess())}).removed_by(WorkerProcess()) == []
+    assert await Group({"command": metadata_of(WorkerProcess())}).remove_as(WorkerProcess()) == []
 
 
 async def test_all_members_of_a_killed_process_are_removed_although_another_task_removed_one() -> None:
     """Two tasks that start at once remove the same members; the broker does not know one of them any more."""
     killed = WorkerProcess(WORKER)
-    members = {"task-0": joined(killed), "task-1": joined(killed)}
-    assert await Group(members, refusal=UNKNOWN_MEMBER).removed_by(THIS) == ["task-0", "task-1"]
+    members = {"task-0": metadata_of(killed), "task-1": metadata_of(killed)}
+    assert await Group(members, refusal=UNKNOWN_MEMBER).remove_as(THIS) == ["task-0", "task-1"]
 
 
 async def test_a_group_that_cannot_be_described_is_joined_anyway() -> None:
     """Its sessions end later."""
-    assert await Group({}, error=NOT_COORDINATOR).removed_by(THIS) == []
+    assert await Group({}, error=NOT_COORDINATOR).remove_as(THIS) == []

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.model.errors import EngineFailed, EngineOutOfMemory, Fatal, HeadraceError, Retriable
+from headrace_connectors.lakehouse.direct.direct_table import _damage_of
 from headrace_connectors.lakehouse.failures import Conflict, NotThere, translate, translate_errors
+from headrace_connectors.lakehouse.iceberg_table import IcebergName
 
 TRACE = (
     "An error occurred while calling o65.sql.\n: org.apache.spark.SparkException: Job aborted: secret-42\nCaused by: "
@@ -113,6 +115,12 @@ def test_errors_of_headrace_are_unchanged() -> None:
     """They already contain a remedy."""
     with pytest.raises(Conflict, match="mine"), translate_errors("shop.item"):
         raise Conflict("mine")
+
+
+def test_a_lost_jvm_is_no_damaged_file() -> None:
+    """The JVM reads remote files for PyArrow. The error of its connection is not one of the file."""
+    with pytest.raises(ConnectionResetError), _damage_of("s3://lake/a.parquet", IcebergName("lake", "shop", "item")):
+        raise ConnectionResetError
 
 
 def test_a_jvm_that_ends_before_its_exception_is_read() -> None:

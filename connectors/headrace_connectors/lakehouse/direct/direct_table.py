@@ -23,7 +23,7 @@ from headrace.core.model.errors import DamagedFile, Fatal
 from headrace_connectors.lakehouse import deletion_vectors
 from headrace_connectors.lakehouse.direct.data_file import ParquetFile
 from headrace_connectors.lakehouse.direct.partitions import Partition
-from headrace_connectors.lakehouse.failures import DAMAGED, MISSING, Damage, without_values
+from headrace_connectors.lakehouse.failures import DAMAGED, MISSING, Damage, lost_connection, without_values
 from headrace_connectors.lakehouse.iceberg_table import IcebergName, IcebergTable, Snapshot
 from headrace_connectors.lakehouse.table_session import TableSession, java_member
 
@@ -258,9 +258,9 @@ def _damage_of(path: str, table: IcebergName) -> Iterator[None]:
     """Raise errors of PyArrow, or of a vector's checksum, as DamagedFile."""
     try:
         yield
-    except ConnectionError:  # of Spark's JVM
-        raise
     except (OSError, ValueError) as error:
+        if lost_connection(error):  # to Spark's JVM, which reads remote files
+            raise
         fault = MISSING if isinstance(error, FileNotFoundError) else DAMAGED
         file = without_values(path)
         raise DamagedFile(Damage(file, fault).message(str(table), type(error).__name__), file) from error
