@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from pyiceberg.table import StaticTable
 from support.lake.lake_actions import delete
 from support.lake.lake_harness import ITEM, apply, item
 
@@ -49,6 +50,7 @@ def main() -> None:
     apply(table, *(item(key, "old", position=1) for key in range(ROWS)))
     names = dict.fromkeys(range(ROWS), "old")
     for step in count(first):
+        before = dict(names)
         name, gone = f"step {step}", step % ROWS
         batch = [item(key, name, position=step + 1) for key in (ROWS, ROWS + step, (step + 1) % ROWS)]
         batch.append(delete({"id": gone}, position=step + 1))
@@ -56,23 +58,34 @@ def main() -> None:
         names.pop(gone, None)
         session = table._session
         session._spark._jvm.headrace.HaltingFiles.haltBefore(step)
-        halted = False
+        halted, readable = False, True
         try:
             apply(table, *batch)
             session._spark._jvm.headrace.HaltingFiles.haltBefore(0)
         except HeadraceError:
-            halted = True
+            halted, readable = True, _names(warehouse / "trial" / "item") in (before, names)
             wait_until(lambda: lakehouse.engine.state is EngineState.RUNNING, "a running Spark", 120)
             table = lakehouse.table("trial", "item", TableOptions())  # as the worker does, or the next one
             apply(table, *batch)
         made = sum(1 for _ in table._history())
         rows = table._session.rows("SELECT id, name FROM lake.trial.item")
         equal = {row.id: row.name for row in rows} == names and len(rows) == len(names)
-        print(json.dumps({"step": step, "halted": halted, "equal": equal, "commits": made}), flush=True)
+        equal &= _names(warehouse / "trial" / "item") == names
+        result = {"step": step, "halted": halted, "readable": readable, "equal": equal, "commits": made}
+        print(json.dumps(result), flush=True)
         if not halted:
             break
     print(json.dumps({"direct": isinstance(table._direct._table, DirectTable)}), flush=True)
     lakehouse.close()
+
+
+def _names(table: Path) -> dict[int, str]:
+    """What a reader without a catalog finds, empty if it finds no table."""
+    try:
+        rows = StaticTable.from_metadata(str(table)).scan().to_arrow()
+    except FileNotFoundError:
+        return {}
+    return dict(zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 def test_a_jvm_that_ends_before_a_file_of_a_commit(tmp_path: Path, first: int, small: int) -> None:
     """The batch is repeated, and each change is in the table once, whether the commit had become visible or not.
 
-    The short form begins with the last files: the list of manifests, the metadata, its name, the version's hint.
+    Before the repetition, readers without a catalog find the rows before or after the commit. The short form begins
+    with the last files: the list of manifests, the metadata, its name, the version's hint.
     """
     script = Path(__file__).with_name("direct_crash_trial.py")
     command = [sys.executable, str(script), str(tmp_path / "warehouse"), str(first), str(small)]
@@ -33,4 +34,5 @@ def test_a_jvm_that_ends_before_a_file_of_a_commit(tmp_path: Path, first: int, s
     assert not last["halted"]
     assert all(step["halted"] for step in steps)
     assert len(steps) + first > 6
+    assert all(step["readable"] for step in steps)
     assert all(step["equal"] for step in [*steps, last])

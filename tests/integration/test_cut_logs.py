@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyiceberg.table import StaticTable
 from recordings.records import RecordedRecord, publish
 from support.records.envelopes import change, key
 
+from headrace_dev.demo.compare import lake_rows
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import http, wait_until
 from headrace_dev.worker import SHORT_LIVED, Worker
@@ -74,12 +74,7 @@ class Logs:
 
     def rows(self, name: str) -> list[int]:
         """Return the rows of a table; none if it does not exist."""
-        folder = self.warehouse / "shop" / name / "metadata"
-        hint = folder / "version-hint.text"
-        if not hint.exists():
-            return []
-        table = StaticTable.from_metadata(str(folder / f"v{hint.read_text().strip()}.metadata.json"))
-        return sorted(table.scan().to_arrow()["id"].to_pylist())
+        return sorted(row["id"] for row in lake_rows(self.warehouse / "shop" / name))
 
     def offset(self, name: str) -> int:
         """Return the committed offset of a connector."""

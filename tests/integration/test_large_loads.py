@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from benchmarks.cpu import peaks_of
 from confluent_kafka import Producer
-from pyiceberg.table import StaticTable
 from support.records.envelopes import SCHEMALESS, change, key
 
+from headrace_dev.demo.compare import lake_table
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import wait_until
 from headrace_dev.worker import SHORT_LIVED, Worker
@@ -68,9 +68,8 @@ class Load:
 
     def rows(self, *columns: str) -> pa.Table:
         """Return these columns of the table, or all of them."""
-        folder = self.worker.warehouse / "large" / self.name / "metadata"
-        version = (folder / "version-hint.text").read_text().strip()
-        table = StaticTable.from_metadata(str(folder / f"v{version}.metadata.json"))
+        table = lake_table(self.worker.warehouse / "large" / self.name)
+        assert table
         return table.scan(selected_fields=columns or ("*",)).to_arrow()
 
     def check_memory(self) -> None:

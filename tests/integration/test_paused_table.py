@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.table import StaticTable
 
 from headrace_dev.connect import debezium_postgres
+from headrace_dev.demo.compare import lake_rows
 from headrace_dev.server import wait_until
 from headrace_dev.stack import Stack
 from headrace_dev.worker import SHORT_LIVED, Worker
@@ -76,12 +76,8 @@ class Shop:
 
     def lake(self, table: str) -> list[tuple[int, int]]:
         """The rows of the lake; none if the table does not exist."""
-        metadata = self._warehouse / "shop" / self.lake_name(table) / "metadata"
-        if not (hint := metadata / "version-hint.text").exists():
-            return []
-        stored = StaticTable.from_metadata(str(metadata / f"v{hint.read_text().strip()}.metadata.json"))
-        rows = stored.scan().to_arrow()
-        return sorted(zip(rows["id"].to_pylist(), rows["number"].to_pylist(), strict=True))
+        rows = lake_rows(self._warehouse / "shop" / self.lake_name(table))
+        return sorted((row["id"], row["number"]) for row in rows)
 
     def until_equal(self, table: str) -> None:
         wait_until(lambda: self.lake(table) == self.source(table), f"equal {table}", SECONDS)

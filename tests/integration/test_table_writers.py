@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
-from pyiceberg.table import StaticTable
 from recordings.records import RecordedRecord, publish
 from support.records.envelopes import change, key
 
+from headrace_dev.demo.compare import lake_rows
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import wait_until
 from headrace_dev.worker import SHORT_LIVED, Worker
@@ -72,12 +73,8 @@ class Writers:
 
     def names(self, table: str) -> list[str]:
         """Return the names of a table's rows, in the order of their keys."""
-        folder = self._warehouse / "dd" / table / "metadata"
-        hint = folder / "version-hint.text"
-        if not hint.exists():
-            return []
-        rows = StaticTable.from_metadata(str(folder / f"v{hint.read_text().strip()}.metadata.json")).scan().to_arrow()
-        return [row["name"] for row in sorted(rows.to_pylist(), key=lambda row: row["id"])]
+        rows = lake_rows(self._warehouse / "dd" / table)
+        return [row["name"] for row in sorted(rows, key=itemgetter("id"))]
 
     def committed(self, connector: str, source: str, worker: int = 0) -> int:
         """Return the offset that the connector has committed."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyiceberg.table import StaticTable
 from recordings.records import RecordedRecord, publish
 from support.lake.delta_tables import delta_rows, delta_table
 from support.records.envelopes import change, key
 
 from headrace_connectors.lakehouse.ledger import SUFFIX
+from headrace_dev.demo.compare import lake_rows
 from headrace_dev.kafka import Kafka
 from headrace_dev.server import http, wait_until
 from headrace_dev.worker import SHORT_LIVED, Worker
@@ -68,11 +68,7 @@ class Shop:
         folder = self.warehouse / "shop" / name
         if name == "delta":
             return sorted(delta_rows(delta_table(folder))["id"].to_pylist()) if folder.exists() else []
-        hint = folder / "metadata" / "version-hint.text"
-        if not hint.exists():
-            return []
-        table = StaticTable.from_metadata(str(folder / "metadata" / f"v{hint.read_text().strip()}.metadata.json"))
-        return sorted(table.scan().to_arrow()["id"].to_pylist())
+        return sorted(row["id"] for row in lake_rows(folder))
 
     def offset(self, name: str) -> int:
         """The committed offset of the connector."""

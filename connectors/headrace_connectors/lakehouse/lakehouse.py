@@ -41,9 +41,10 @@ from headrace_connectors.lakehouse.spark_settings import (
 from headrace_connectors.lakehouse.table_format import TableFormat, TablePath
 from headrace_connectors.lakehouse.table_session import TableSession, new_child
 from headrace_connectors.lakehouse.trial import trial_path, try_out
+from headrace_connectors.lakehouse.version_hint import VERSION_HINT, correct_version_hint
 from headrace_connectors.lakehouse.writer import SparkTable
 
-_SIGNS = {"iceberg": "metadata/version-hint.text", "delta": "_delta_log"}  # what a table's folder has
+_SIGNS = {"iceberg": f"metadata/{VERSION_HINT}", "delta": "_delta_log"}  # what a table's folder has
 
 
 class SparkLakehouse:
@@ -97,8 +98,10 @@ class SparkLakehouse:
         """
         path = TablePath(namespace, name)
         table_format = self._format(path, options)
-        if options.catalog == LAKE:
-            self._refuse_other_format(path, options.format)
+        if options.catalog == LAKE and self._path is not None:
+            folder = self._path / path.namespace / path.name
+            _refuse_other_format(folder, options.format)
+            correct_version_hint(folder / "metadata")
         budget = WriteBudget(HourlyBytes(options.maintenance_bytes), self._upkeep_bytes)
         return SparkTable(self._table_session(path), table_format, path, options, budget)
 
@@ -128,19 +131,6 @@ class SparkLakehouse:
         # Unless the operator has chosen a number, shuffles on a cluster follow its size.
         follows = SHUFFLE_PARTITIONS not in self._settings
         return TableSession(child, label, self._scratch, local_cores(self._master), self._engine, follows=follows)
-
-    def _refuse_other_format(self, path: TablePath, wanted: str) -> None:
-        """Refuse two formats in one folder: each would delete the other's files."""
-        if self._path is None:
-            return
-        folder = self._path / path.namespace / path.name
-        for other, sign in _SIGNS.items():
-            if other != wanted and (folder / sign).exists():
-                raise ConfigError(
-                    f"{path.namespace}.{path.name} is a table of format {other}, and table.format is {wanted}: "
-                    "keep the format, move the table away, or choose another table.namespace",
-                    key="table.format",
-                )
 
     def memory(self) -> Mapping[str, int]:
         """Return the bytes of Spark's JVM by part, and those of key indexes."""
@@ -179,3 +169,14 @@ class SparkLakehouse:
         if self._trust_store is not None:
             self._trust_store.write()
         return self._engine.session()
+
+
+def _refuse_other_format(folder: Path, wanted: str) -> None:
+    """Refuse two formats in one folder: each would delete the other's files."""
+    for other, sign in _SIGNS.items():
+        if other != wanted and (folder / sign).exists():
+            raise ConfigError(
+                f"{folder.parent.name}.{folder.name} is a table of format {other}, and table.format is {wanted}: "
+                "keep the format, move the table away, or choose another table.namespace",
+                key="table.format",
+            )

@@ -24,12 +24,28 @@ import org.apache.hadoop.fs.permission.FsPermission;
  * Local files whose rename replaces no other file, as on HDFS. Hadoop's own class replaces it.
  *
  * <p>A commit to a table is the rename of a file to the name of the next version. If another process has been faster,
- * this rename fails, whereas Hadoop's would undo the other's commit. Besides, files are created without a process, and
- * read without a thread.
+ * this rename fails, whereas Hadoop's would undo the other's commit. Only the file that names the newest version is
+ * replaced, so that a table has one at each moment. Besides, files are created without a process, and read without a
+ * thread.
  */
 public final class LocalFiles extends LocalFileSystem {
+    private static final String VERSION_HINT = "version-hint.text";  // Iceberg's, in each folder of metadata
+
     public LocalFiles() {
         super(new Raw());
+    }
+
+    /**
+     * Deletes only the checksum of a version hint: Iceberg then renames the next hint to this name. Readers that know
+     * no catalog find no table without a hint, for good if the process ends between the two.
+     */
+    @Override
+    public boolean delete(Path path, boolean recursive) throws IOException {
+        if (path.getName().equals(VERSION_HINT)) {
+            fs.delete(getChecksumFile(path), false);
+            return true;
+        }
+        return super.delete(path, recursive);
     }
 
     /** The same files for FileContext, through which Delta writes its log. */
@@ -52,13 +68,18 @@ public final class LocalFiles extends LocalFileSystem {
     }
 
     private static final class Raw extends RawLocalFileSystem {
-        /** Returns false if the target is a file. A link is the only exclusive name that Java can give to a file. */
+        /**
+         * Returns false if the target is a file, unless this is a version hint. A link is the only exclusive name that
+         * Java can give to a file.
+         */
         @Override
         public boolean rename(Path source, Path target) throws IOException {
             File from = pathToFile(source);
             File to = pathToFile(target);
             boolean file = Files.isRegularFile(from.toPath(), LinkOption.NOFOLLOW_LINKS) && !to.isDirectory();
-            if (!file || ChecksumFileSystem.isChecksumFile(source)) {  // the checksum of a file that has the name already
+            boolean replaces = target.getName().equals(VERSION_HINT)
+                    || ChecksumFileSystem.isChecksumFile(source);  // that of a file which has the name already
+            if (!file || replaces) {
                 return super.rename(source, target);
             }
             try {
