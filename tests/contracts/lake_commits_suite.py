@@ -120,6 +120,19 @@ class LakeCommitsSuite(LakeFixtures):
         for each in (table, lake.open(name)):
             assert each.reached("connect-sink") == {TopicPartition("first", 0): 40}
 
+    def test_an_older_copy_with_a_foreign_commit_is_noticed(
+        self, lake: LakeHarness, name: str, table: LakeTable
+    ) -> None:
+        """The foreign commit has the place of the missing one: in Delta's log the same number."""
+        table.merge(items(item(2, position=11)), commit(1, first=40))
+        with lake.restored(name):
+            table.merge(items(item(2, position=12)), commit(2, first=50))
+            assert table.reached("connect-sink") == {TopicPartition("first", 0): 50}
+        lake.load_otherwise(name, {"id": 3, "name": "theirs", "note": "n", "qty": 0})
+        table.begin_batch()
+        for each in (table, lake.open(name)):
+            assert each.reached("connect-sink") == {TopicPartition("first", 0): 40}
+
     def test_only_what_is_committed_counts(self, lake: LakeHarness, name: str, table: LakeTable) -> None:
         """A batch of stale changes may make no commit; then its offsets are not in the table."""
         table.merge(items(item(1, position=11)), commit(1, first=40))

@@ -182,7 +182,7 @@ class DeltaFormat:
         raise Declined("only Spark reads Delta tables here")
 
     def head(self, session: TableSession, path: TablePath) -> Head:
-        """Return the version in the log, with the id of the table."""
+        """Return the version in the log, with the id of the table and the time of the entry."""
         snapshot = self._snapshot(session, path)
         with session.calling():
             return _head(snapshot)
@@ -197,12 +197,13 @@ class DeltaFormat:
         log, snapshot = self._log(session, path)
         with session.calling():
             head, settings = _head(snapshot), log.newDeltaHadoopConf()
-            table, _, version = commit.partition(":")
-            if table != head.id.partition(":")[0] or int(version) > head.commits:
-                return None
+            table, version, written = commit.split(":")
             segment = snapshot.logSegment().deltas()
-            locations = [segment.apply(number).getPath() for number in range(segment.size())]
-            entries = {str(location.getName()): location for location in locations}
+            statuses = [segment.apply(number) for number in range(segment.size())]
+            entries = {str(status.getPath().getName()): status.getPath() for status in statuses}
+            times = {str(status.getPath().getName()): int(status.getModificationTime()) for status in statuses}
+            if table != head.id.partition(":")[0] or times.get(f"{int(version):020}.json") != int(written):
+                return None
             files: list[str] = []
             removed = moved = False
             for number in range(head.commits, int(version), -1):
@@ -220,7 +221,7 @@ class DeltaFormat:
     def look(self, session: TableSession, path: TablePath) -> Look:
         snapshot = self._snapshot(session, path)
         with session.calling():
-            return Look(str(snapshot.version()), _table_properties(snapshot))
+            return Look(_head(snapshot).id, _table_properties(snapshot))
 
     def schema(self, session: TableSession, path: TablePath) -> pa.Schema | None:
         return session.schema(self.sql_name(path))
@@ -327,8 +328,7 @@ class DeltaFormat:
         """Do nothing: the settings of a statement contain the properties of its commit."""
         return False
 
-    def version(self, session: TableSession, path: TablePath) -> str:
-        """Return the number of the log's newest entry. Another table of this name has another id."""
+    def snapshot(self, session: TableSession, path: TablePath) -> str | None:
         return str(self.commits(session, path))
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
@@ -440,8 +440,9 @@ def _table_properties(snapshot: Any) -> Mapping[str, str]:
 
 
 def _head(snapshot: Any) -> Head:
-    version = int(snapshot.version())
-    return Head(version, f"{snapshot.metadata().id()}:{version}")
+    """The newest entry of the log. In a copy of the table, another entry with this number has another time."""
+    version, written = int(snapshot.version()), int(snapshot.logSegment().lastCommitFileModificationTimestamp())
+    return Head(version, f"{snapshot.metadata().id()}:{version}:{written}")
 
 
 def _content(location: Any, settings: Any, offset: int = 0) -> bytes:

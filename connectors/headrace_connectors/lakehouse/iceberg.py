@@ -285,8 +285,8 @@ class IcebergFormat:
             table.append_nothing(properties)
         return lost
 
-    def version(self, session: TableSession, path: TablePath) -> str:
-        return self.head(session, path).id
+    def snapshot(self, session: TableSession, path: TablePath) -> str | None:
+        return self.head(session, path).id or None
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
         yield from (snapshot.summary for snapshot in self._load(session, path).snapshots())

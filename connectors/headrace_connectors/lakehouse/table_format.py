@@ -58,14 +58,17 @@ class CommitResult:
 
 
 class Head(NamedTuple):
-    """The newest commit of a table: the number of commits up to it, and an id that no commit of another table has."""
+    """The newest commit of a table: the number of commits up to it, and its id.
+
+    No other commit has that id, neither in another table nor in a copy of this one.
+    """
 
     commits: int
     id: str
 
 
 class Look(NamedTuple):
-    """What is stored of a table at one moment: ``TableFormat.version`` and ``TableFormat.properties``.
+    """What is stored of a table at one moment: ``Head.id`` and ``TableFormat.properties``.
 
     ``loaded`` is the format's own object, from which a direct writer may commit, None if it has none. A commit from it
     fails if another one was made since, but would not notice that a folder was restored from a copy.
@@ -229,8 +232,8 @@ class TableFormat(Protocol):
     def carry(self, session: TableSession, path: TablePath, properties: Mapping[str, str]) -> bool:
         """Make a commit with ``properties`` if the newest has none; return whether it was made."""
 
-    def version(self, session: TableSession, path: TablePath) -> str:
-        """Return the id of the table's newest commit, which no commit of another table has. It is cheap."""
+    def snapshot(self, session: TableSession, path: TablePath) -> str | None:
+        """Return what Spark's ``VERSION AS OF`` calls the table's newest commit; None if there is no commit."""
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
         """Return the properties of the stored commits that were not undone, newest first."""

@@ -408,7 +408,7 @@ class SparkTable:
                 return done
             if done.made or self._format.carry(self._session, self._path, properties):
                 before = before.with_commit(commit)
-            self._cached = done.version or self._format.version(self._session, self._path), before
+            self._cached = done.version or self._format.head(self._session, self._path).id, before
             self._look = self._look and self._look._replace(version=self._cached[0], loaded=None)
         self._fresh = False
         self._upkeep.count_commit(done)
@@ -448,7 +448,7 @@ class SparkTable:
             return None
         with self._naming_the_file():
             try:
-                version = self._look.version if self._look else self._format.version(self._session, self._path)
+                version = self._look.version if self._look else self._format.head(self._session, self._path).id
             except NotThere:
                 self._schema = None
                 if self.schema() is None:
@@ -469,7 +469,7 @@ class SparkTable:
             if self._cached is not None and self._cached[1].group == commit.group:
                 return self._cached[1]
             return self._progress_of(commit.group) or Progress(commit.group, {})
-        if self._cached is not None and self._cached[0] == self._format.version(self._session, self._path):
+        if self._cached is not None and self._cached[0] == self._format.head(self._session, self._path).id:
             return self._cached[1]
         return progress_of_commits(self._history()) or NO_PROGRESS
 
@@ -512,11 +512,11 @@ class SparkTable:
         """Return the id of the newest commit, if it has these columns."""
         if self.schema() is None:
             return None
-        version = self._format.version(self._session, self._path)
-        if not version.isdigit():  # there is no commit yet
+        snapshot = self._format.snapshot(self._session, self._path)
+        if snapshot is None:
             return None
-        stored = self._session.arrow(f"SELECT * FROM {self._table} VERSION AS OF {version} LIMIT 0")
-        return version if set(columns) <= set(stored.column_names) else None
+        stored = self._session.arrow(f"SELECT * FROM {self._table} VERSION AS OF {snapshot} LIMIT 0")
+        return snapshot if set(columns) <= set(stored.column_names) else None
 
     def scan(self, columns: Sequence[str], snapshot: str | None = None) -> Iterator[pa.Table]:
         """Yield these columns of every row."""
