@@ -364,7 +364,10 @@ def test_a_table_is_read_in_parts_without_a_snapshot_between_them(
     """
     stack_postgres.execute(statements, database)
     source = open_source(options)
-    snapshots = "SELECT count(*) FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()"
+    snapshots = """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+    """
     catalog = source.catalog(TableId("server", database, "app", "many"))
     assert catalog is not None
     pieces = source.scan_in_parts(catalog, source.schema(catalog).fields[:1])
