@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -87,11 +88,12 @@ def jvm_of(lane: Lane) -> int:
     worker = lane.worker.server.pid
 
     def child() -> int | None:
-        children = Path(f"/proc/{worker}/task/{worker}/children").read_text().split()
-        threads = Path(f"/proc/{worker}/task").iterdir()
-        found = [int(each) for thread in threads for each in (thread / "children").read_text().split()]
-        java = [pid for pid in {*found, *map(int, children)} if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
-        return java[0] if java else None
+        for thread in Path(f"/proc/{worker}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread or a child has ended
+                for pid in (thread / "children").read_text().split():
+                    if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+                        return int(pid)
+        return None
 
     pid: int = wait_until(child, "the JVM", 60)
     return pid

@@ -164,7 +164,9 @@ def test_letters_become_rows_also_if_the_worker_is_killed_meanwhile(
         wait_until(lambda: shop.rows() == [(1, "hidden c"), (2, "later")], "a later change", SECONDS)
         assert shop.replay_dlq() == 1
         sent = "4 of 4 letters sent, 1 cannot be used"
-        [by_command, by_request, failed] = worker.call("GET", "/connectors/shop/timeline?kind=LETTERS_REPLAYED")
+        path = "/connectors/shop/timeline?kind=LETTERS_REPLAYED"
+        wait_until(lambda: len(worker.call("GET", path)) == 3, "the events", SECONDS)
+        [by_command, by_request, failed] = worker.call("GET", path)
         assert (by_command["text"], by_command["by"]) == (sent, {"type": "command", "path": "headrace replay-dlq"})
         assert (by_request["text"], by_request["by"]["method"]) == (f"DONE: {sent}", "POST")
         assert failed["text"].startswith("FAILED: ")

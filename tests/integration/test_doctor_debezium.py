@@ -64,10 +64,16 @@ def pipeline(stack: Stack, unique: Callable[[str], str], tmp_path: Path) -> Iter
     }
     connector.write_text(json.dumps({"name": name, "config": config}))
 
+    def is_streaming() -> bool:
+        slot = b"SELECT active FROM pg_replication_slots WHERE slot_name = %s"
+        with stack.postgres.connect() as connection:
+            return connection.execute(slot, [name]).fetchone() == (True,)
+
     def run(*arguments: str, **settings: str) -> tuple[int, list[str]]:
         stack.connect.put_connector(name, debezium_postgres(stack.postgres, name, name, **settings))
         stack.postgres.execute("INSERT INTO orders VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET price = 2", name)
         wait_until(lambda: f"{name}.public.orders" in stack.kafka.topics(), "topic of the table", 60)
+        wait_until(is_streaming, "active replication slot", 60)  # the doctor reports one that nobody reads
         url = f"{stack.connect.url}/connectors/{name}"
         return headrace(tmp_path, "doctor", worker, connector, "--debezium", url, *arguments)
 

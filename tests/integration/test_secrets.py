@@ -11,6 +11,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,9 @@ def in_processes(secured: Secured) -> Iterator[tuple[str, bytes]]:
 
 def _descendants(pid: int) -> list[int]:
     found: list[int] = []
-    tasks = [task.name for task in Path(f"/proc/{pid}/task").iterdir()] if Path(f"/proc/{pid}").exists() else []
+    tasks: list[str] = []
+    with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended
+        tasks += [task.name for task in Path(f"/proc/{pid}/task").iterdir()]
     for task in tasks:
         for child in _proc(f"{pid}/task/{task}/children").decode().split():
             found += [int(child), *_descendants(int(child))]

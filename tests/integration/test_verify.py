@@ -87,7 +87,8 @@ def test_one_wrong_cell_under_load_is_found_and_repaired(lane: Lane, stack: Stac
     status, lines = verify(lane, tmp_path, "--table", "public.customers", "--show-values", "--repair")
     expected = [named, f"    name: source 'unseen', lake 'name {rows // 2}'", f"public.customers id={wrong}: repaired"]
     assert (status, lines[:-1]) == (0, expected)
-    event = lane.worker.call("GET", f"/connectors/{lane.name}/timeline?kind=ROWS_REPAIRED")[0]
+    path = f"/connectors/{lane.name}/timeline?kind=ROWS_REPAIRED"
+    [event, *_] = wait_until(lambda: lane.worker.call("GET", path), "the event", 30)
     assert (event["table"], event["text"]) == (f"{lane.name}_public_customers", "1 row(s)")
     assert event["by"] == {"type": "command", "path": "headrace verify --repair"}
     with resting(lane):

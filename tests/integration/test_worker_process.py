@@ -89,9 +89,11 @@ def test_a_table_that_misses_its_target_is_in_status_and_metrics(
         row = change("c", {"id": number, "name": "n"}, 10 + number)
         publish(stack_kafka.bootstrap_servers, [RecordedRecord(topic, 0, number, 0, key({"id": number}), row, ())])
         committed = {(topic, 0): number + 1}
-        wait_until(lambda: worker.committed("late") == committed, "the row", 90)
+        wait_until(lambda: worker.committed("late") == committed, "the row", 120)
 
-    options = {"freshness.target.ms": f"9000,{topic}:4000", "commits.per.hour": "180"}
+    # A minute between two commits, so that the second row has to wait even if the first commit, which starts Spark, is
+    # slow.
+    options = {"freshness.target.ms": f"9000,{topic}:4000", "commits.per.hour": "60"}
     worker.put_connector("late", {"connector.class": "LakehouseSink", "topics": topic} | options)
     insert(0)
     insert(1)
@@ -228,8 +230,7 @@ def test_a_worker_that_waits_for_brokers_can_be_stopped(tmp_path: Path) -> None:
     connector = tmp_path / "shop.json"
     connector.write_text(json.dumps({"name": "shop", "config": SHOP}))
     process = _headrace(tmp_path, "connect-standalone", "127.0.0.1:1", port, connector)
-    wait_until(lambda: _health(port) == 503, "starting", 30)
-    assert "connecting to Kafka" in http.get(f"http://127.0.0.1:{port}/health").json()["message"]
+    wait_until(lambda: "connecting to Kafka" in _unready(port), "what the worker waits for", 30)
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0
@@ -275,8 +276,10 @@ def _states(port: int) -> list[str]:
     return [entry["status"]["connector"]["state"], *(task["state"] for task in entry["status"]["tasks"])]
 
 
-def _health(port: int) -> int:
+def _unready(port: int) -> str:
+    """Return why a worker is not ready; nothing if it is or does not answer."""
     try:
-        return http.get(f"http://127.0.0.1:{port}/health").status_code
+        answer = http.get(f"http://127.0.0.1:{port}/health", timeout=10)
     except httpx.TransportError:
-        return 0
+        return ""
+    return str(answer.json()["message"]) if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else ""

@@ -64,11 +64,12 @@ async def test_a_connectors_life_through_workers_that_follow(cluster: Cluster) -
     """Create, change, pause, restart a task of another worker and its table, alter offsets, delete."""
     leader, *followers = cluster.workers
     for number, worker in enumerate(followers):
-        path = f"{worker.url}/connectors/shop-{number}"
-        created = await cluster.admin.post(f"{worker.url}/connectors", json={"name": f"shop-{number}", "config": THREE})
-        assert (created.status_code, created.headers["location"]) == (201, f"{leader.url}/connectors/shop-{number}")
+        name = f"shop-{number}"
+        path = f"{worker.url}/connectors/{name}"
+        created = await cluster.admin.post(f"{worker.url}/connectors", json={"name": name, "config": THREE})
+        assert (created.status_code, created.headers["location"]) == (201, f"{leader.url}/connectors/{name}")
         for each in cluster.workers:
-            await each.api.until(*("RUNNING",) * 4, name=f"shop-{number}")
+            await each.api.until(*("RUNNING",) * 4, name=name)
         tasks = (await cluster.reader.get(f"{path}/status")).json()["tasks"]
         assert len({task["worker_id"] for task in tasks}) == 3
         for task in tasks:
@@ -76,6 +77,7 @@ async def test_a_connectors_life_through_workers_that_follow(cluster: Cluster) -
         assert (await cluster.admin.patch(f"{path}/config", json={"batch.linger.ms": "5"})).status_code == 200
         assert (await cluster.operator.put(f"{path}/pause")).status_code == 202
         assert (await cluster.operator.put(f"{path}/stop")).status_code == 204
+        await eventually(lambda name=name: leader.api.worker.configs.state.task_count(name) == 0)
         assert (await cluster.operator.delete(f"{path}/offsets")).status_code == 200
         assert (await cluster.admin.delete(path)).status_code == 204
 
