@@ -88,7 +88,7 @@ async def test_loggers_move_to_their_own_listener(tmp_path: Path) -> None:
 async def test_a_handshake_that_stops_blocks_nobody(tmp_path: Path) -> None:
     """Connections that send nothing are closed in time, and others are answered."""
     authority = Authority()
-    options = {**tls(tmp_path, authority), "rest.receive.timeout.ms": "300"}
+    options = {**tls(tmp_path, authority), "rest.receive.timeout.ms": "2000"}
     async with secured_workers(1, **options) as [worker], client(authority) as http:
         port = worker.endpoints.main[0].port
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]

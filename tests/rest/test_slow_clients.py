@@ -43,7 +43,7 @@ async def received(reader: asyncio.StreamReader) -> bytes:
 async def drip(writer: asyncio.StreamWriter) -> None:
     """Send a byte now and then for longer than the deadline, or until the worker closes the connection."""
     try:
-        for _ in range(75):
+        for _ in range(125):
             writer.write(b"a")
             await writer.drain()
             await asyncio.sleep(0.02)
@@ -74,7 +74,7 @@ async def test_a_slow_request_ends_and_blocks_nobody(
 ) -> None:
     """A byte now and then does not move the deadline."""
     monkeypatch.setattr("headrace.rest.server._LINGER_SECONDS", 2)
-    async with secured_workers(1, **PLAIN, **{"rest.receive.timeout.ms": "1000"}) as [worker]:
+    async with secured_workers(1, **PLAIN, **{"rest.receive.timeout.ms": "2000"}) as [worker]:
         streams = [await connected(worker, head) for _ in range(10)]
         # From the beginning: what was not read when the worker resets a connection that still sends, is lost.
         answers = [asyncio.create_task(received(reader)) for reader, _ in streams]
@@ -82,7 +82,7 @@ async def test_a_slow_request_ends_and_blocks_nobody(
         async with httpx.AsyncClient() as http:
             began = time.monotonic()
             assert (await http.get(f"{worker.url}/connectors")).status_code == 200
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < 2
         async with asyncio.timeout(10):
             found = await asyncio.gather(*answers)
         assert all(each.startswith(answer) if answer else not each for each in found), found
