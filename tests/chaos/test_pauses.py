@@ -65,13 +65,18 @@ def test_two_tasks_share_the_topics(lane: Lane) -> None:
     lane.begin_load()
     lane.worker.put_connector(lane.name, lane.sink_config(tasks__max="2"))
     wait_until(lambda: lane.worker.states(lane.name) == ["RUNNING"] * 3, "two tasks", 60)
-    wait_until(lambda: sorted(map(len, owned(lane).values())) == [2, 3], "an even share", 60)
-    shares = list(owned(lane).values())
+    shares = wait_until(lambda: even_shares(lane), "an even share", 60)
     assert set.union(*shares) == set(lane.topics)
     wait_until(lambda: lane.transactions > 200, "load")
     assert lane.prove() > 0
     lane.worker.put_connector(lane.name, lane.sink_config())
     wait_until(lambda: lane.worker.states(lane.name) == ["RUNNING"] * 2, "one task", 60)
+
+
+def even_shares(lane: Lane) -> list[set[str]]:
+    """The topics of each of two members; nothing while they do not share them evenly."""
+    shares = list(owned(lane).values())
+    return shares if sorted(map(len, shares)) == [2, 3] else []
 
 
 def owned(lane: Lane) -> dict[str, set[str]]:

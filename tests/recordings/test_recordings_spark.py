@@ -74,11 +74,10 @@ def connectors(worker: Worker, stack_kafka: Kafka, request: pytest.FixtureReques
             worker.put_connector(_connector(of, table_format), _config(of, _tables(of), table_format))
         if name == KILLED:
             wait_until(lambda: list(worker.warehouse.glob("delta/*/_delta_log/*1.json")), "rows", 60 * MINUTES)
+            worker.kill()  # among its first batches; it has the other records to read when it starts again
         for changes in recorded.values():
             publish(stack_kafka.bootstrap_servers, changes[len(changes) // 2 :])
         if name == KILLED:
-            assert worker.committed(_connector(of, "delta")) != _ends(of)
-            worker.kill()
             worker.start()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -18,9 +19,11 @@ def anyio_backend() -> str:
 
 async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
     """Wait until ``condition`` is true. Raises TimeoutError if it is not in time."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - the condition has no event
-            await asyncio.sleep(0.005)
+    deadline = time.monotonic() + seconds
+    while not condition():  # once more after the deadline: a busy machine may not have looked for seconds
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not true within {seconds:g} s")
+        await asyncio.sleep(0.005)
 
 
 @asynccontextmanager
