@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from contextlib import suppress
 
 import pytest
 from support.rest.asgi import Answer, request
@@ -21,6 +22,13 @@ VALIDATE = "/connector-plugins/LakehouseSink/config/validate"
 
 async def _sent(api: Api, method: str, target: str, body: bytes) -> Answer:
     return await request(api.app, method, target, JSON, body)
+
+
+async def _aborted(writer: asyncio.StreamWriter) -> None:
+    """Wait for the end of a connection, whose transport would otherwise be open in a later test."""
+    writer.transport.abort()
+    with suppress(OSError):  # the worker has reset it
+        await writer.wait_closed()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +141,7 @@ async def test_a_name_is_short_enough_for_a_path() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(f"GET /connectors/{'%C3%A4' * 500} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
         assert (await reader.read()).startswith(b"HTTP/1.1 200")
-        writer.close()
+        await _aborted(writer)
     await api.worker.stop()
 
 
@@ -151,5 +159,5 @@ async def test_the_head_of_a_request_is_bounded() -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET " + target + b" HTTP/1.1\r\nHost: a\r\n" + head + b"\r\n")
             assert b" 200 " not in (await reader.readline())
-            writer.close()
+            await _aborted(writer)
     await api.worker.stop()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import time
 from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -88,14 +88,24 @@ def login(mechanism: str, password: str = USER_PASSWORD) -> dict[str, str]:
 
 @pytest.fixture
 async def tls_closes(anyio_backend: str) -> AsyncIterator[None]:
-    """Wait after a test until the peers have answered the end of its TLS connections, or for 2 s.
+    """Wait after a test until the peers have answered the end of its TLS connections; abort them after 10 s.
 
     aiokafka does not wait, and a loop that is closed before would warn about open sockets in a later test.
     """
     yield
-    connections = [each for each in gc.get_objects() if isinstance(each, SSLProtocol)]
-    with suppress(TimeoutError):
-        await eventually(lambda: all(each._transport is None for each in connections), 2)
+    loop = asyncio.get_running_loop()
+    connections = [each for each in gc.get_objects() if isinstance(each, SSLProtocol) and each._loop is loop]
+
+    def are_closed() -> bool:
+        return all(each._transport is None for each in connections)
+
+    try:
+        await eventually(are_closed)
+    except TimeoutError:
+        for each in connections:
+            if isinstance(each._transport, asyncio.WriteTransport):
+                each._transport.abort()
+        await eventually(are_closed)
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ def socket_server(handle: Callable[[socket.socket], None]) -> Iterator[int]:
             except OSError:  # the listener is closed
                 return
             with connection, suppress(OSError):
+                connection.settimeout(60)  # a client that is silent does not keep the thread
                 handle(connection)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -28,7 +29,8 @@ def socket_server(handle: Callable[[socket.socket], None]) -> Iterator[int]:
             yield listener.getsockname()[1]
         finally:
             listener.shutdown(socket.SHUT_RDWR)
-            thread.join(10)
+            thread.join(70)
+            assert not thread.is_alive(), "a client has left a connection open"
 
 
 @contextmanager
