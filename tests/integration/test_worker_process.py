@@ -91,9 +91,8 @@ def test_a_table_that_misses_its_target_is_in_status_and_metrics(
         committed = {(topic, 0): number + 1}
         wait_until(lambda: worker.committed("late") == committed, "the row", 120)
 
-    # A minute between two commits, so that the second row has to wait even if the first commit, which starts Spark, is
-    # slow.
-    options = {"freshness.target.ms": f"9000,{topic}:4000", "commits.per.hour": "60"}
+    # 36 s between two commits: the second row has to wait even if the first commit, which starts Spark, is slow.
+    options = {"freshness.target.ms": f"9000,{topic}:4000", "commits.per.hour": "100"}
     worker.put_connector("late", {"connector.class": "LakehouseSink", "topics": topic} | options)
     insert(0)
     insert(1)
