@@ -20,12 +20,13 @@ def correct_version_hint(metadata: Path) -> None:
     """Name the newest version in a folder of metadata, if a writer ended between its commit and the hint.
 
     Iceberg itself finds a version without the hint. PyIceberg and DuckDB would read the one before, or find no table,
-    until the next commit. Does nothing for a table of another catalog, whose metadata files have other names. Logs a
-    warning if the folder cannot be read or written.
+    until the next commit. A hint is never set back: a network folder may be listed without its newest file. Tables of
+    other catalogs are left alone: their metadata files have other names. Logs a warning if the folder cannot be read or
+    written.
     """
     hint = metadata / VERSION_HINT
     try:
-        while (newest := _newest_version(metadata)) and newest != _version_in(hint):  # again: another commit
+        while (newest := _newest_version(metadata)) > _version_in(hint):  # once more: another writer may have committed
             draft = metadata / f"{uuid.uuid4()}-version-hint.temp"
             draft.write_text(str(newest))
             (metadata / f".{VERSION_HINT}.crc").unlink(missing_ok=True)  # Hadoop's checksum of the former hint
@@ -34,15 +35,17 @@ def correct_version_hint(metadata: Path) -> None:
         log.warning("%s may name an older version, for readers without a catalog: %s", hint, error.strerror)
 
 
-def _newest_version(metadata: Path) -> int | None:
+def _newest_version(metadata: Path) -> int:
+    """The highest version of which there is metadata, 0 if there is none."""
     if not metadata.is_dir():
-        return None
+        return 0
     names = (_METADATA_FILE.fullmatch(file.name) for file in metadata.iterdir())
-    return max((int(name[1]) for name in names if name), default=None)
+    return max((int(name[1]) for name in names if name), default=0)
 
 
-def _version_in(hint: Path) -> int | None:
+def _version_in(hint: Path) -> int:
+    """The version that a hint names, 0 if there is no hint or it contains no number."""
     try:
         return int(hint.read_text())
     except (FileNotFoundError, ValueError):
-        return None
+        return 0

@@ -24,12 +24,13 @@ def test_the_newest_version_is_named(tmp_path: Path, hint: str | None, newest: s
     assert set(tmp_path.iterdir()) == before - {tmp_path / ".version-hint.text.crc"} | {tmp_path / "version-hint.text"}
 
 
-def test_a_hint_of_the_newest_version_stays(tmp_path: Path) -> None:
-    """With its checksum: Iceberg writes a line feed after the number or none."""
-    for name, text in (("v2.metadata.json", ""), ("version-hint.text", "2\n"), (".version-hint.text.crc", "checksum")):
+@pytest.mark.parametrize("hint", ["2\n", "3"])
+def test_a_hint_of_the_newest_version_stays(tmp_path: Path, hint: str) -> None:
+    """With its checksum, and also if the list of files lacks that version."""
+    for name, text in (("v2.metadata.json", ""), ("version-hint.text", hint), (".version-hint.text.crc", "checksum")):
         (tmp_path / name).write_text(text)
     correct_version_hint(tmp_path)
-    assert (tmp_path / "version-hint.text").read_text() == "2\n"
+    assert (tmp_path / "version-hint.text").read_text() == hint
     assert (tmp_path / ".version-hint.text.crc").exists()
 
 
