@@ -200,16 +200,16 @@ class DeltaFormat:
             table, version, written = commit.split(":")
             segment = snapshot.logSegment().deltas()
             statuses = [segment.apply(number) for number in range(segment.size())]
-            entries = {str(status.getPath().getName()): status.getPath() for status in statuses}
-            times = {str(status.getPath().getName()): int(status.getModificationTime()) for status in statuses}
-            if table != head.id.partition(":")[0] or times.get(f"{int(version):020}.json") != int(written):
+            entries = {str(status.getPath().getName()): status for status in statuses}
+            known = entries.get(f"{int(version):020}.json")
+            if known is None or known.getModificationTime() != int(written) or table != head.id.partition(":")[0]:
                 return None
             files: list[str] = []
             removed = moved = False
             for number in range(head.commits, int(version), -1):
-                if (location := entries.get(f"{number:020}.json")) is None:
+                if (entry := entries.get(f"{number:020}.json")) is None:
                     return None  # a checkpoint has replaced it
-                change = _change(_content(location, settings))
+                change = _change(_content(entry.getPath(), settings))
                 if change is None or (change.files and moved):
                     return None
                 files += change.files
