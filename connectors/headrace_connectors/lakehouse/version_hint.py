@@ -20,9 +20,9 @@ def correct_version_hint(metadata: Path) -> None:
     """Name the newest version in a folder of metadata, if a writer ended between its commit and the hint.
 
     Iceberg itself finds a version without the hint. PyIceberg and DuckDB would read the one before, or find no table,
-    until the next commit. A hint is never set back: a network folder may be listed without its newest file. Tables of
-    other catalogs are left alone: their metadata files have other names. Logs a warning if the folder cannot be read or
-    written.
+    until the next commit. A hint is never set back: if the metadata of its version is lost, the table is damaged, and
+    Iceberg reports that. Tables of other catalogs are left alone: their metadata files have other names. Logs a warning
+    if the folder cannot be read or written.
     """
     hint = metadata / VERSION_HINT
     try:

@@ -26,7 +26,7 @@ def test_the_newest_version_is_named(tmp_path: Path, hint: str | None, newest: s
 
 @pytest.mark.parametrize("hint", ["2\n", "3"])
 def test_a_hint_of_the_newest_version_stays(tmp_path: Path, hint: str) -> None:
-    """With its checksum, and also if the list of files lacks that version."""
+    """With its checksum, and also if the metadata of that version is lost: an older version is not the table."""
     for name, text in (("v2.metadata.json", ""), ("version-hint.text", hint), (".version-hint.text.crc", "checksum")):
         (tmp_path / name).write_text(text)
     correct_version_hint(tmp_path)
