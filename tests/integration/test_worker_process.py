@@ -148,15 +148,16 @@ def test_tasks_read_again_before_the_sessions_of_killed_ones_end(
     worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]
 ) -> None:
     """The next process at the address removes the members of the killed one, whose sessions would block the group."""
-    topics = unique("killed-a"), unique("killed-b")
+    name = unique("killed")  # for minutes, its group lets nobody else read
+    topics = f"{name}-a", f"{name}-b"
     for topic in topics:
         stack_kafka.create_topic(topic)
     session = {"consumer.override.session.timeout.ms": str(_DEADLINE_SECONDS * 10_000)}
-    worker.put_connector("shop", {**SHOP, "topics": ",".join(topics), **session})
+    worker.put_connector(name, {**SHOP, "topics": ",".join(topics), **session})
 
     def assigned() -> bool:
         partitions = "kafka_connect_sink_task_partition_count"
-        return [worker.metrics().get((partitions, _task("shop", task))) for task in "01"] == [1, 1]
+        return [worker.metrics().get((partitions, _task(name, task))) for task in "01"] == [1, 1]
 
     wait_until(assigned, "the first assignment", _DEADLINE_SECONDS)
     worker.kill()
