@@ -64,11 +64,11 @@ class Lake:
 
 def static_table(warehouse: Path, namespace: str, name: str = MEASURED) -> Any:
     """Return the measured table of a contestant, or another one, as it is now, for reading by PyIceberg."""
-    from pyiceberg.table import StaticTable  # late: takes a second that only the check needs
+    from headrace_dev.demo.compare import lake_table  # late: takes a second that only the check needs
 
-    metadata = warehouse / namespace / name / "metadata"
-    version = (metadata / "version-hint.text").read_text().strip()
-    return StaticTable.from_metadata(str(metadata / f"v{version}.metadata.json"))
+    table = lake_table(warehouse / namespace / name)
+    assert table is not None
+    return table
 
 
 def prefill(warehouse: Path, workload: Workload, namespaces: Collection[str]) -> None:

@@ -120,10 +120,10 @@ class LakeCommitsSuite(LakeFixtures):
         for each in (table, lake.open(name)):
             assert each.reached("connect-sink") == {TopicPartition("first", 0): 40}
 
-    def test_an_older_copy_with_a_foreign_commit_is_noticed(
+    def test_an_older_copy_with_a_foreign_commit_is_detected(
         self, lake: LakeHarness, name: str, table: LakeTable
     ) -> None:
-        """The foreign commit has the place of the missing one: in Delta's log the same number."""
+        """In Delta's log, the commit of the other writer has the number of the commit that the copy lacks."""
         table.merge(items(item(2, position=11)), commit(1, first=40))
         with lake.restored(name):
             table.merge(items(item(2, position=12)), commit(2, first=50))

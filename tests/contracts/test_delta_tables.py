@@ -67,7 +67,7 @@ class TestDeltaTable(LakeTableSuite):
         # other writers, older versions
         "test_a_table_that_another_handle_has_created_is_not_written",
         "test_an_older_copy_is_noticed_at_once",
-        "test_an_older_copy_with_a_foreign_commit_is_noticed",
+        "test_an_older_copy_with_a_foreign_commit_is_detected",
         # OPTIMIZE and VACUUM
         "test_upkeep_changes_no_row",
     )

@@ -201,7 +201,7 @@ async def test_what_does_not_fit(secured_kafka: SecuredBroker, unique: Unique, c
 def test_a_worker_that_is_rejected_ends_with_the_cause(
     secured_kafka: SecuredBroker, unique: Unique, tmp_path: Path, case: str
 ) -> None:
-    """In time its log has the cause but not the password, and the process ends with status 1."""
+    """Within 15 s its log has the cause but not the password, and the process ends with status 1."""
     properties, _, text = CASES[case]
     given = worker_properties(properties(secured_kafka), unique("process"))
     given |= {"listeners": f"http://127.0.0.1:{free_ports(1)[0]}", "warehouse": str(tmp_path / "warehouse")}

@@ -122,7 +122,7 @@ CASES: Mapping[str, tuple[Callable[[TokenEndpoint, SecuredBroker], Mapping[str, 
 async def test_a_token_that_does_not_fit(
     secured_kafka: SecuredBroker, endpoint: TokenEndpoint, unique: Unique, case: str
 ) -> None:
-    """The worker does not start, and says so in time: the error names broker or endpoint, the cause and what to do."""
+    """The worker does not start within 15 s: the error names broker or endpoint, the cause and what to do."""
     change, kind, text = CASES[case]
     client = {**secured_kafka.properties("TOKEN", "SASL_PLAINTEXT"), **endpoint.properties()}
     error = await error_at_start({**client, **change(endpoint, secured_kafka)}, unique)

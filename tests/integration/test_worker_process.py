@@ -148,7 +148,7 @@ def test_tasks_read_again_before_the_sessions_of_killed_ones_end(
     worker: Worker, stack_kafka: Kafka, unique: Callable[[str], str]
 ) -> None:
     """The next process at the address removes the members of the killed one, whose sessions would block the group."""
-    name = unique("killed")  # for minutes, its group lets nobody else read
+    name = unique("killed")  # the sessions of its members block its group for ten minutes after the test
     topics = f"{name}-a", f"{name}-b"
     for topic in topics:
         stack_kafka.create_topic(topic)

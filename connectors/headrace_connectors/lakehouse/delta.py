@@ -182,7 +182,7 @@ class DeltaFormat:
         raise Declined("only Spark reads Delta tables here")
 
     def head(self, session: TableSession, path: TablePath) -> Head:
-        """Return the version in the log, with the id of the table and the time of the entry."""
+        """Return that of the newest entry of the log. Delta's own class reads it without a job."""
         snapshot = self._snapshot(session, path)
         with session.calling():
             return _head(snapshot)
@@ -244,12 +244,6 @@ class DeltaFormat:
 
     def _set_properties(self, path: TablePath, properties: Mapping[str, str]) -> str:
         return f"ALTER TABLE {self.sql_name(path)} SET TBLPROPERTIES ({property_list(properties)})"
-
-    def commits(self, session: TableSession, path: TablePath) -> int:
-        """Return the version in the log. Delta's own class reads it without a job."""
-        snapshot = self._snapshot(session, path)
-        with session.calling():
-            return int(snapshot.version())
 
     def _snapshot(self, session: TableSession, path: TablePath) -> Any:
         """Return the newest snapshot of the log. Raises NotThere."""
@@ -329,7 +323,7 @@ class DeltaFormat:
         return False
 
     def snapshot(self, session: TableSession, path: TablePath) -> str | None:
-        return str(self.commits(session, path))
+        return str(self.head(session, path).commits)
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
         """Read them from the newest entries of the table's history, without those that a RESTORE has undone."""

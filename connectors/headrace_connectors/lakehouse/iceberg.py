@@ -247,9 +247,6 @@ class IcebergFormat:
         names = ", ".join(map(text_literal, files))
         return RowsSince(f"_file IN ({names})" if files else "", removed)
 
-    def commits(self, session: TableSession, path: TablePath) -> int:
-        return self.head(session, path).commits
-
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         return [f"ALTER TABLE {self.sql_name(path)} ALTER COLUMN {quoted(column.name)} TYPE {sql_type(column.type)}"]
 

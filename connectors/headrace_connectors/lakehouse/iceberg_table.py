@@ -90,7 +90,7 @@ def commit_result(snapshot: Snapshot) -> CommitResult:
         first=snapshot.is_first,
         files=files_of(summary),
         written=number("added-files-size"),
-        version=str(snapshot.id),
+        head=str(snapshot.id),
     )
 
 

@@ -43,8 +43,8 @@ class CommitResult:
     """The result of a commit.
 
     ``counts`` are the rows that it changed; appended rows are upserted. ``first`` is whether the table was empty
-    before. ``files`` are the table's files afterwards, ``written`` the bytes of new files and ``version`` that of
-    ``TableFormat.version``, None if the format would have to read them. ``made`` is False if no commit has the
+    before. ``files`` are the table's files afterwards, ``written`` the bytes of new files and ``head`` the new
+    ``Head.id``, None if the format would have to read them. ``made`` is False if no commit has the
     statement's properties. ``declined`` is why nothing was written, and has to be by a MERGE.
     """
 
@@ -52,7 +52,7 @@ class CommitResult:
     first: bool = False
     files: TableFiles | None = None
     written: int | None = None
-    version: str | None = None
+    head: str | None = None
     made: bool = True
     declined: str = ""
 
@@ -74,7 +74,7 @@ class Look(NamedTuple):
     fails if another one was made since, but would not notice that a folder was restored from a copy.
     """
 
-    version: str
+    head: str
     properties: Mapping[str, str]
     loaded: Any = None
 
@@ -207,9 +207,6 @@ class TableFormat(Protocol):
     def rows_since(self, session: TableSession, path: TablePath, commit: str) -> RowsSince | None:
         """Return what the commits of a ledger did since the one with the id ``commit``; None if that is unknown."""
 
-    def commits(self, session: TableSession, path: TablePath) -> int:
-        """Return a number that every commit to a table increases by one, also commits of other writers. It is cheap."""
-
     def widen(self, path: TablePath, column: pa.Field) -> Sequence[str]:
         """Return statements after which a column has the wider type of ``column``."""
 
@@ -233,7 +230,7 @@ class TableFormat(Protocol):
         """Make a commit with ``properties`` if the newest has none; return whether it was made."""
 
     def snapshot(self, session: TableSession, path: TablePath) -> str | None:
-        """Return what Spark's ``VERSION AS OF`` calls the table's newest commit; None if there is no commit."""
+        """Return the newest commit as a value for Spark's ``VERSION AS OF``; None if there is no commit."""
 
     def history(self, session: TableSession, path: TablePath) -> Iterator[Mapping[str, str]]:
         """Return the properties of the stored commits that were not undone, newest first."""

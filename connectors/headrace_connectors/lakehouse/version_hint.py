@@ -26,13 +26,17 @@ def correct_version_hint(metadata: Path) -> None:
     """
     hint = metadata / VERSION_HINT
     try:
-        while (newest := _newest_version(metadata)) > _version_in(hint):  # once more: another writer may have committed
+        while (newest := _newest_version(metadata)) > _version_in(hint):  # again after a commit of another writer
             draft = metadata / f"{uuid.uuid4()}-version-hint.temp"
             draft.write_text(str(newest))
             (metadata / f".{VERSION_HINT}.crc").unlink(missing_ok=True)  # Hadoop's checksum of the former hint
             draft.replace(hint)
     except OSError as error:
-        log.warning("%s may name an older version, for readers without a catalog: %s", hint, error.strerror)
+        log.warning(
+            "%s: readers without a catalog may find an older version: %s; check the rights of the worker's user",
+            hint,
+            error.strerror,
+        )
 
 
 def _newest_version(metadata: Path) -> int:

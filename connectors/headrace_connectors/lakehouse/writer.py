@@ -108,7 +108,7 @@ class SparkTable:
         self._upkeep = Upkeep(session, table_format, self._ledger, path, self._commit_lock, budget, options.maintenance)
         self._commits = 0
         self._notes: Sequence[str] = ()
-        self._cached: tuple[str, Progress] | None = None  # the version of the table with this progress
+        self._cached: tuple[str, Progress] | None = None  # the id of the newest commit, with its progress
         self._look: Look | None = None  # at the table when the batch began, or after this handle's newest commit
         self._looked_at = 0.0
         self._first_sources: Sequence[TableSource] = ()  # of the table that this handle may create
@@ -350,7 +350,7 @@ class SparkTable:
             part_commit = commit if part is parts[-1] else replace(commit, group="")
             with self._session.staged_view(part.rows) as view:
                 # After this worker created the table, another worker may have written to it.
-                self._fresh = self._fresh and not self._format.commits(self._session, self._path)
+                self._fresh = self._fresh and not self._format.head(self._session, self._path).commits
                 if self._fresh and not (part.shape.kept or part.shape.carried):
                     done = self._commit(self._by_sql(append_sql(self._table, view, part.shape)), part_commit)
                     if done.made and not done.first:
@@ -408,8 +408,8 @@ class SparkTable:
                 return done
             if done.made or self._format.carry(self._session, self._path, properties):
                 before = before.with_commit(commit)
-            self._cached = done.version or self._format.head(self._session, self._path).id, before
-            self._look = self._look and self._look._replace(version=self._cached[0], loaded=None)
+            self._cached = done.head or self._format.head(self._session, self._path).id, before
+            self._look = self._look and self._look._replace(head=self._cached[0], loaded=None)
         self._fresh = False
         self._upkeep.count_commit(done)
         self._commits += 1
@@ -433,7 +433,7 @@ class SparkTable:
     # -- progress -----------------------------------------------------------------------------------------------------
 
     def reached(self, group: str) -> Mapping[TopicPartition, int] | None:
-        """Return the offsets in the newest commits that have offsets. Cached for one version of the table."""
+        """Return the offsets in the newest commits that have offsets. Cached until another commit."""
         progress = self._progress_of(group)
         return None if progress is None else progress.offsets
 
@@ -448,17 +448,17 @@ class SparkTable:
             return None
         with self._naming_the_file():
             try:
-                version = self._look.version if self._look else self._format.head(self._session, self._path).id
+                head = self._look.head if self._look else self._format.head(self._session, self._path).id
             except NotThere:
                 self._schema = None
                 if self.schema() is None:
                     return None
                 raise
-            if self._cached is None or self._cached[0] != version or self._cached[1].group != group:
+            if self._cached is None or self._cached[0] != head or self._cached[1].group != group:
                 progress = progress_of_commits(self._history(), group)
                 if progress is None:
                     return None
-                self._cached = version, progress
+                self._cached = head, progress
             return self._cached[1]
 
     def _progress_before(self, commit: Commit) -> Progress:

@@ -20,8 +20,7 @@ from headrace_connectors.kafka.settings import client_arguments
 from headrace_connectors.kafka.stores import KafkaStores
 
 Unique = Callable[[str], str]
-ANSWER_SECONDS = 45.0
-"""docs/security.md promises 15 s; a busy machine may take three times as long."""
+ANSWER_SECONDS = 15.0
 SESSIONS = 2
 
 
@@ -74,7 +73,7 @@ async def check_all_clients(broker: SecuredBroker, client: Mapping[str, str], un
 
 
 async def error_at_start(client: Mapping[str, str], unique: Unique) -> HeadraceError:
-    """Return the error with which a worker does not start, within ``ANSWER_SECONDS``."""
+    """Return the error with which a worker does not start, within 15 s."""
     began = time.monotonic()
     properties = worker_properties(client, unique("refused"))
 

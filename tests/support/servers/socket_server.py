@@ -19,7 +19,7 @@ def socket_server(handle: Callable[[socket.socket], None]) -> Iterator[int]:
             except OSError:  # the listener is closed
                 return
             with connection, suppress(OSError):
-                connection.settimeout(60)  # a client that is silent does not keep the thread
+                connection.settimeout(60)  # a client that sends nothing must not block the thread
                 handle(connection)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

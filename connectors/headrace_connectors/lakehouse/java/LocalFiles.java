@@ -36,8 +36,9 @@ public final class LocalFiles extends LocalFileSystem {
     }
 
     /**
-     * Deletes only the checksum of a version hint: Iceberg then renames the next hint to this name. Readers that know
-     * no catalog find no table without a hint, for good if the process ends between the two.
+     * Deletes only the checksum of a version hint, because Iceberg renames the next hint to this name afterwards.
+     * Readers without a catalog find no table without a hint: during each commit, and until the next one if the process
+     * ends.
      */
     @Override
     public boolean delete(Path path, boolean recursive) throws IOException {
