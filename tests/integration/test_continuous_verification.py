@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +39,38 @@ def lane(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lan
 def seldom(lane: Lane) -> Iterator[Lane]:
     """Return the shop with an interval that does not end during a test; the next test has the short one again."""
     lane.worker.put_connector(lane.name, lane.sink_config(verify__interval__ms="3600000"))
+    wait_until(lambda: verification(lane).get("interval_seconds") != 2, "the end of the task with the short interval")
     yield lane
     lane.worker.put_connector(lane.name, lane.sink_config())
+    wait_until(lambda: verification(lane).get("interval_seconds") != 3600, "the end of the task with the long interval")
 
 
 def verification(lane: Lane, table: str = "customers") -> dict[str, Any]:
-    """Return what the REST API reports on the verification of a table; empty before the first one."""
+    """Return what the REST API reports on the verification of a table.
+
+    It is empty before the task's first one, and while the group assigns the partitions anew.
+    """
     name = f"{lane.name}_public_{table}"
     tables = lane.worker.call("GET", f"/connectors/{lane.name}/tables")
     report: dict[str, Any] = next((each.get("verification", {}) for each in tables if each["table"] == name), {})
     return report
+
+
+def wait_for_report(
+    lane: Lane, is_wanted: Callable[[dict[str, Any]], Any], what: str, seconds: float = 180
+) -> dict[str, Any]:
+    """Return the first report on the customers that is as wanted."""
+
+    def wanted() -> dict[str, Any] | None:
+        report = verification(lane)
+        return report if report and is_wanted(report) else None
+
+    return wait_until(wanted, what, seconds)
+
+
+def proven_rows(report: dict[str, Any]) -> int:
+    """Return how many rows the proof of a report has; 0 without a proof."""
+    return int((report["proof"] or {}).get("rows", 0))
 
 
 def digest_in_the_lake(lane: Lane, snapshot: str) -> str:
@@ -72,28 +94,26 @@ def test_a_wrong_cell_is_found_repaired_and_proven_equal(lane: Lane, stack: Stac
     """Under load no row is reported but the wrong one. After a kill -9 the next worker begins with the last proof."""
     lane.begin_load(20)
     fill(stack, lane, 5000)
-    wait_until(lambda: verification(lane).get("proof"), "the first proof", 180)
-    wait_until(lambda: verification(lane)["proof"]["rows"] >= 5000, "a proof of all rows", 180)
-    proof = verification(lane)["proof"]
+    proof = wait_for_report(lane, lambda report: proven_rows(report) >= 5000, "a proof of all rows")["proof"]
     assert proof["digest"] == digest_in_the_lake(lane, proof["snapshot"])
 
     lane.change_unseen(f"UPDATE customers SET name = 'unseen' WHERE id = {FIRST + 7}")
-    wait_until(lambda: verification(lane)["differing"], "the wrong cell", 180)
-    report = verification(lane)
+    report = wait_for_report(lane, lambda report: report["differing"], "the wrong cell")
     assert (report["equal"], report["differing"]) == (False, 1)
     assert report["rows"] == [{"key": {"id": str(FIRST + 7)}, "where": "both", "columns": ["name"]}]
 
     lane.worker.put_connector(lane.name, lane.sink_config(verify__repair="auto"))
-    wait_until(lambda: verification(lane).get("repaired"), "the repair", 180)
-    assert verification(lane)["equal"] is True
-    proof = verification(lane)["proof"]
+    report = wait_for_report(lane, lambda report: report["repaired"], "the repair")
+    assert report["equal"] is True
+    proof = report["proof"]
 
     lane.worker.kill()
     lane.start_worker()
-    wait_until(lambda: (verification(lane).get("proof") or {}).get("rows"), "the proof after the kill", 180)
-    assert verification(lane)["proof"]["at"] >= proof["at"]
-    wait_until(lambda: verification(lane)["proof"]["at"] > proof["at"], "a proof of the next worker", 180)
-    assert verification(lane)["differing"] == 0
+    assert wait_for_report(lane, proven_rows, "the proof after the kill")["proof"]["at"] >= proof["at"]
+    report = wait_for_report(
+        lane, lambda report: proven_rows(report) and report["proof"]["at"] > proof["at"], "a proof of the next worker"
+    )
+    assert report["differing"] == 0
     lane.end_load()
     assert lane.prove() > 5000
 
@@ -107,18 +127,18 @@ def test_a_contradiction_has_its_table_verified_at_once(seldom: Lane, stack: Sta
         connection.execute("ALTER TABLE customers ALTER COLUMN preferences SET STORAGE EXTERNAL")
         connection.execute(f"INSERT INTO customers VALUES ({values})".encode())
     wait_until(lambda: any(each["id"] == row for each in lane.rows("customers")), "the row in the lake", 120)
-    proof = wait_until(lambda: verification(lane).get("proof"), "a proof, after which the interval begins", 180)
-    assert "contradiction" not in verification(lane)
+    report = wait_for_report(lane, lambda report: report["proof"], "a proof, after which the interval begins")
+    assert "contradiction" not in report
+    position = report["proof"]["position"]
     large = """'{"a": "' || repeat('x', 5000) || '"}'"""
     lane.change_unseen(f"UPDATE customers SET preferences = ({large})::jsonb, balance = 7 WHERE id = {row}")
     with stack.postgres.connect(lane.name) as connection:
         connection.execute(f"UPDATE customers SET name = 'another' WHERE id = {row}".encode())
 
-    def is_verified() -> bool:  # the times of both proofs may be the same second
-        return bool(verification(lane)["proof"]["position"] != proof["position"])
+    def is_verified(report: dict[str, Any]) -> bool:  # the times of both proofs may be the same second
+        return bool(report["proof"] and report["proof"]["position"] != position)
 
-    wait_until(is_verified, "the verification because of the contradiction", 120)
-    report = verification(lane)
+    report = wait_for_report(lane, is_verified, "the verification because of the contradiction", 120)
     assert (report["contradiction"]["kind"], report["equal"]) == ("null_then_placeholder", True)
 
 
@@ -130,7 +150,7 @@ def test_a_million_rows_are_proven_under_load_for_an_hour(stack: Stack, tmp_path
     options = {"verify__interval__ms": "5000", "verify__repair": "auto"}
     with Lane(stack, "proven", tmp_path, ("customers", "orders"), **options) as lane:
         fill(stack, lane, rows)
-        wait_until(lambda: (verification(lane).get("proof") or {}).get("rows", 0) >= rows, "the first proof", 1800)
+        wait_for_report(lane, lambda report: proven_rows(report) >= rows, "the first proof", 1800)
         lane.begin_load(100)
         began, transactions, reading = time.monotonic(), lane.transactions, ReadingTime(stack, lane)
         rounds = count_rounds(lane, reading, 3600)
@@ -141,7 +161,7 @@ def test_a_million_rows_are_proven_under_load_for_an_hour(stack: Stack, tmp_path
         )
         lane.change_unseen(f"UPDATE customers SET name = 'unseen' WHERE id = {FIRST + rows // 2}")
         began = time.monotonic()
-        wait_until(lambda: verification(lane)["repaired"], "the repair", 1200)
+        wait_for_report(lane, lambda report: report["repaired"], "the repair", 1200)
         print(f"a wrong cell was repaired after {time.monotonic() - began:.0f} s")
         lane.end_load()
         assert lane.prove() > rows
