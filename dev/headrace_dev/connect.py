@@ -66,14 +66,14 @@ class Connect:
         """Send SIGKILL; the connectors resume at their committed offsets, so Kafka gets some events twice."""
         self.server.kill()
 
-    def put_connector(self, name: str, config: Mapping[str, str], seconds: float = 60.0) -> None:
+    def put_connector(self, name: str, config: Mapping[str, str], seconds: float = 180.0) -> None:
         """Create or change a connector and wait until its task runs. Raises ConnectorError with its trace."""
         wait_until(lambda: self._put(name, config), f"connector {name}", seconds)
         wait_until(lambda: self.runs(name), f"running connector {name}", seconds)
 
     def delete_connector(self, name: str) -> None:
         """Remove a connector; its offsets stay."""
-        http.delete(f"{self.url}/connectors/{name}", timeout=30).raise_for_status()
+        wait_until(lambda: self._delete(name), f"end of connector {name}", 180)
 
     def status(self, name: str) -> dict[str, Any]:
         """Return the status of a connector and its tasks; empty while the worker has none."""
@@ -101,6 +101,10 @@ class Connect:
         if answer.status_code == httpx.codes.BAD_REQUEST:
             raise ConnectorError(f"{name}: {answer.json()['message']}")
         return answer.is_success  # 409 and 500 pass with the rebalance
+
+    def _delete(self, name: str) -> bool:
+        answer = http.delete(f"{self.url}/connectors/{name}", timeout=60)
+        return answer.is_success or answer.status_code == httpx.codes.NOT_FOUND
 
 
 def debezium_postgres(postgres: Postgres, database: str, prefix: str, **settings: str) -> dict[str, str]:

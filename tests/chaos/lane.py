@@ -11,7 +11,7 @@ import os
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -94,7 +94,7 @@ class Lane:
         source = debezium_postgres(self._stack.postgres, self.name, self.name, **pace)
         self._stack.connect.put_connector(self.name, source)
         self._exit.callback(self._stack.connect.delete_connector, self.name)
-        wait_until(lambda: set(self.topics) <= set(self._stack.kafka.topics()), "topic of every table")
+        wait_until(lambda: set(self.topics) <= set(self._stack.kafka.topics()), "topic of every table", 180)
         self.start_worker()
         self._exit.callback(lambda: self.worker.kill())
         self.worker.put_connector(self.name, self.sink_config())
@@ -297,7 +297,8 @@ class Lane:
         """Change rows without an event of the source connector."""
         publish = "ALTER PUBLICATION {} SET (publish = {})"
         name = sql.Identifier(self.name)
-        with self._stack.postgres.connect(self.name) as connection:  # the load uses the other one in its thread
+        between = self._load.transaction if self._load else nullcontext()  # its changes keep their events
+        with between, self._stack.postgres.connect(self.name) as connection:
             connection.execute(sql.SQL(publish).format(name, sql.Literal("insert")))
             connection.execute(statement.encode())
             connection.execute(sql.SQL(publish).format(name, sql.Literal("insert, update, delete, truncate")))
@@ -362,8 +363,12 @@ def _group_of(process: int) -> int | None:
 
 
 def _resident_megabytes(process: int) -> int:
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS"))
+    """Return the memory of a process; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        lines = []
+    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS")), 0)
 
 
 def pauses(count: int, seed: int = 1) -> Sequence[float]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from chaos.lane import Lane
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer, Message, TopicPartition
 from support.kafka.kafka_harness import producer
 
 from headrace_connectors.kafka.member import COMMIT_SECONDS
@@ -37,8 +37,11 @@ def test_a_record_that_cannot_be_decoded(lane: Lane, stack: Stack) -> None:
     topic, dead = lane.topics[0], f"{lane.name}-dead"
     with producer(stack.kafka) as out:
         out.produce(topic, b"{broken", b"{not json")
-    [table] = wait_until(lambda: lane.worker.tables(lane.name), "failed table", 60)
-    assert table["state"] == "FAILED"
+
+    def failed() -> Any:
+        return [table for table in lane.worker.tables(lane.name) if table["state"] == "FAILED"]
+
+    [table] = wait_until(failed, "failed table", 180)
     assert f"{topic}-0 at offset" in table["trace"]
     written = lane.written()
     wait_until(lambda: lane.written() > written, "rows of other tables")
@@ -95,11 +98,12 @@ def dead_letters(topic: str) -> dict[str, str]:
 
 def first_message(kafka: Kafka, topic: str) -> Message:
     """The oldest record of a topic."""
-    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": f"reader-{topic}", "log_level": 0}
-    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    [message] = consumer.consume(1, timeout=20)
-    consumer.close()
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "log_level": 0})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        [message] = consumer.consume(1, timeout=60)
+    finally:
+        consumer.close()
     return message
 
 

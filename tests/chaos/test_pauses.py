@@ -18,6 +18,7 @@ def test_pause_under_load(lane: Lane, seconds: int) -> None:
     """During a pause no row changes and memory does not grow; after resume, all changes are applied."""
     lane.begin_load()
     wait_until(lambda: lane.transactions > 100, "load")
+    wait_until(lambda: lane.written() > 0, "first rows, for which Spark has started", 180)
     lane.order("pause", "PAUSED")
     rows, (before, jvm), done = lane.rows("customers"), lane.resident_megabytes(), lane.transactions
     time.sleep(seconds)  # the pause itself

@@ -14,6 +14,9 @@ from support.kafka.kafka_settings import settings_of
 from headrace.core.model.errors import ConfigError, Fatal, Fenced
 from headrace.ports import Feed, OffsetNote, TopicPartition
 
+POLL_ENDS = 1.5
+"""Seconds in which a poll that runs ends, and with it what it does not know yet. Kafka's lasts half a second."""
+
 
 class FeedSuite:
     """The contract of ``headrace.ports.Feed``."""
@@ -238,7 +241,7 @@ class FeedSuite:
                 await feed.start(seen)
                 await until(lambda: len(seen.values) == 10, "records before the pause")
                 feed.pause()
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(POLL_ENDS)
                 for start in (10, 20):
                     await cluster.append(topic, numbered(10, start))
                 await cluster.remove(TopicPartition(topic, 0), 25)
@@ -280,7 +283,7 @@ class FeedSuite:
                 feed, seen = await self.opened(cluster, harness, connector, f"{fast},{slow}")
                 await until(lambda: seen.topics == {fast, slow}, "both topics")
                 feed.throttle({slow})
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(POLL_ENDS)
                 await cluster.append(slow, numbered(10))
                 await cluster.append(fast, numbered(10, 10))
                 await until(lambda: len(seen.values) == 10, "the topic that flows")

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import RequestTimedOutError
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, QueueHarness, errant
 from support.kafka.kafka_settings import dead_letter_options, settings_of
 from support.kafka.scripted_broker import AWAY, NOT_CONTROLLER, TOO_FEW, scripted_broker
@@ -60,11 +60,12 @@ class KafkaQueue:
 
 def read_letters(kafka: Kafka, topic: str, count: int) -> Sequence[Letter]:
     """The first letters of a topic."""
-    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "log_level": 0}
-    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    messages = consumer.consume(count, timeout=20)
-    consumer.close()
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "log_level": 0})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        messages = consumer.consume(count, timeout=60)
+    finally:
+        consumer.close()
     return [(each.key(), each.value(), each.timestamp()[1], each.headers()) for each in messages]
 
 

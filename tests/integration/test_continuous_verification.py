@@ -39,10 +39,10 @@ def lane(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lan
 def seldom(lane: Lane) -> Iterator[Lane]:
     """Return the shop with an interval that does not end during a test; the next test has the short one again."""
     lane.worker.put_connector(lane.name, lane.sink_config(verify__interval__ms="3600000"))
-    wait_until(lambda: verification(lane).get("interval_seconds") != 2, "the end of the task with the short interval")
+    wait_for_report(lane, lambda report: report["interval_seconds"] == 3600, "a task with the long interval")
     yield lane
     lane.worker.put_connector(lane.name, lane.sink_config())
-    wait_until(lambda: verification(lane).get("interval_seconds") != 3600, "the end of the task with the long interval")
+    wait_for_report(lane, lambda report: report["interval_seconds"] == 2, "a task with the short interval")
 
 
 def verification(lane: Lane, table: str = "customers") -> dict[str, Any]:

@@ -124,13 +124,13 @@ async def test_every_worker_refuses_callers_alike(cluster: Cluster) -> None:
 
 async def test_credentials_go_to_no_worker_in_clear_or_without_proof(tmp_path: Path) -> None:
     """A follower sends no request to a leader without https, nor to one whose certificate it does not trust."""
-    authority = Authority()
+    authority, impostor = Authority(), Authority("impostor")
     ann = httpx.BasicAuth("ann", "ann's password")
     options = {**users(tmp_path), **tls(tmp_path, authority)}
     async with secured_workers(2, **options) as [leader, follower], client(authority, ann) as http:
         url = f"{follower.url}/connectors/shop/pause"
         assert (await http.put(url)).status_code == 404
-        tls(tmp_path, Authority("impostor"))
+        tls(tmp_path, impostor)
         (tmp_path / "ca.pem").write_bytes(authority.pem())
         async with client(authority, ann) as fresh:
             with pytest.raises(httpx.ConnectError):

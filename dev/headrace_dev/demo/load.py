@@ -235,10 +235,14 @@ class Shop:
 
 
 class Load:
-    """Change the shop at a constant rate in a thread; ``stop`` raises an error of the thread."""
+    """Change the shop at a constant rate in a thread; ``stop`` raises an error of the thread.
+
+    Who holds ``transaction`` knows that none of its transactions runs.
+    """
 
     def __init__(self, shop: Shop, transactions_per_second: int) -> None:
         self.transactions = 0
+        self.transaction = threading.Lock()
         self._shop = shop
         self._pause = 1 / transactions_per_second
         self._ended = threading.Event()
@@ -260,7 +264,8 @@ class Load:
         due = time.monotonic()
         try:
             while not self._ended.wait(max(0.0, due - time.monotonic())):
-                self._shop.change()
+                with self.transaction:
+                    self._shop.change()
                 self.transactions += 1
                 due += self._pause
         except psycopg.Error as error:

@@ -7,6 +7,7 @@ import pytest
 
 from headrace.core.model.errors import ConfigError, Retriable
 from headrace.runtime.failpoints import Failpoints
+from headrace_dev.server import wait_until
 
 
 def test_nothing_happens_at_a_point_that_is_not_named() -> None:
@@ -22,6 +23,7 @@ def test_hold_leaves_a_marker_and_blocks(tmp_path: Path) -> None:
     assert not (tmp_path / "after-ledger").exists()
     held = threading.Thread(target=points.reach, args=("after-ledger",), daemon=True)
     held.start()
+    wait_until((tmp_path / "after-ledger").exists, "the marker")
     held.join(0.2)
     assert held.is_alive()
     (tmp_path / "after-ledger").unlink()

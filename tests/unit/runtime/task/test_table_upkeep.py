@@ -68,12 +68,14 @@ def hanging(harness: Harness) -> Iterator[HangingLakehouse]:
 
 async def test_a_table_is_written_during_its_upkeep(harness: Harness, hanging: HangingLakehouse) -> None:
     """Batches become durable while an upkeep takes long, and no second one of the table begins."""
-    async with running(harness.task()):
+    async with running(harness.task()) as task:
         for number in (1, 2, 3):
             harness.insert(number, number)
             await eventually(lambda number=number: harness.offset() == number)
+        await eventually(lambda: hanging.started > 0)
         assert hanging.started == 1
         hanging.released.set()
+        await eventually(lambda: not task._parts.upkeep._running)
         harness.insert(4, 4)
         await eventually(lambda: harness.offset() == 4)
         harness.insert(5, 5)
