@@ -29,7 +29,7 @@ class AgentSuite:
         await agent.start()
         try:
             agent.send(1)
-            await asyncio.wait_for(entered.wait(), 10)
+            await asyncio.wait_for(entered.wait(), 60)
             agent.send(2)
             agent.send(3)
             leave.set()

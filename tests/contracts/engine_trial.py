@@ -123,7 +123,7 @@ class Trial:
         """Use a session of an earlier process, as a table does that was idle when that ended."""
         session, restarts = self._session(), self._lakehouse.engine.restarts
         os.kill(self._pid(), signal.SIGKILL)
-        wait_until(lambda: self._lakehouse.engine.restarts > restarts, "another process", 60)
+        wait_until(lambda: self._lakehouse.engine.restarts > restarts, "another process", 180)
         return self._fails(lambda: session.rows("SELECT 1"))
 
     def stopped(self) -> Mapping[str, Any]:
@@ -147,7 +147,7 @@ class Trial:
             call()
         except HeadraceError as error:
             engine._limits = EngineSettings()
-            wait_until(lambda: self._lakehouse.engine.state is EngineState.RUNNING, "a running Spark", 60)
+            wait_until(lambda: self._lakehouse.engine.state is EngineState.RUNNING, "a running Spark", 180)
             works = self._session().rows("SELECT 7 AS seven")[0].seven == 7
             return {"error": type(error).__name__, "message": str(error), "new": self._pid() != pid, "works": works}
         return {"error": "none"}

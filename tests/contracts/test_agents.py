@@ -40,7 +40,7 @@ class TestFaustAgent(AgentSuite):
         agent = host.agent("table", body)
         await agent.start()
         agent.send(1)
-        await asyncio.wait_for(running.wait(), 10)
+        await asyncio.wait_for(running.wait(), 60)
         await host.stop()
         await eventually(lambda: asyncio.all_tasks() <= before)
 

@@ -45,7 +45,7 @@ OTHERS = {
 LOADED = ".state.failed, .finding, .letter, #errors li"
 """What a page shows when it is complete, in the state of the tests."""
 DATABASE = {f"reselect.database.{name}": "shop" for name in ("hostname", "user", "password", "dbname")}
-expect.set_options(timeout=20_000)  # a busy machine makes a worker look less often
+expect.set_options(timeout=60_000)  # a busy machine makes a worker look less often
 WIDTHS, SCHEMES = (390, 1024, 1600), ("light", "dark")
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -134,7 +134,7 @@ def opened(browser: Browser, served: Served) -> Iterator[Callable[..., Page]]:
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
         page.goto(served.url + path)

@@ -17,7 +17,7 @@ from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
 
 pytestmark = [pytest.mark.stack, pytest.mark.anyio, pytest.mark.usefixtures("tls_closes")]
 
-TOKEN_SECONDS = 4
+TOKEN_SECONDS = 6
 
 
 @pytest.fixture
@@ -144,10 +144,10 @@ async def test_an_endpoint_that_does_not_answer_is_named(
 async def test_sessions_and_tokens_that_end_do_not_interrupt_the_flow(
     secured_kafka: SecuredBroker, endpoint: TokenEndpoint, unique: Unique, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """While sessions of 3 s and tokens of 4 s end twice, a feed and a log have no error and lose nothing."""
+    """While sessions of 3 s and tokens of 6 s end twice or more, a feed and a log have no error and lose nothing."""
     endpoint.token = lambda: secured_kafka.token(seconds=TOKEN_SECONDS)
     client = {**secured_kafka.properties("TOKEN", "SASL_PLAINTEXT"), **endpoint.properties()}
-    await flow_across_sessions(secured_kafka, client, unique, caplog)
+    await flow_across_sessions(secured_kafka, client, unique, caplog, 2 * TOKEN_SECONDS)
     assert len(endpoint.forms) >= SESSIONS
 
 

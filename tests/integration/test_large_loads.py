@@ -145,7 +145,7 @@ def test_a_transaction_of_many_changes(load: Load, changes: int) -> None:
     event = event.replace(b"%", b"%%").replace(b"12345", b"%d").replace(b"67890", b"%d").replace(b"11111", b"%d")
     load.run(
         ((0, b'{"id":%d}' % (at % rows), event % (at % rows, at, 100 + at)) for at in range(changes)),
-        seconds=30 + changes / 5_000,
+        seconds=180 + changes / 5_000,
         **SCHEMALESS,
     )
     stored = load.rows("id", "n").sort_by("id")

@@ -41,7 +41,7 @@ def test_nothing_survives_the_parent(number: signal.Signals, tmp_path: Path) -> 
         assert parent.stdout is not None
         root, *pids = parent.stdout.readline().decode().split()
         parent.send_signal(number)
-        parent.wait(30)
+        parent.wait(120)
     wait_until(lambda: not any(Path("/proc", pid).exists() for pid in pids), "end of the servers")
     wait_until(lambda: not Path(root).exists(), f"removal of {root}")
 

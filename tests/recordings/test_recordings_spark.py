@@ -31,12 +31,12 @@ from headrace_dev.registry import Registry
 from headrace_dev.server import wait_until
 from headrace_dev.worker import SHORT_LIVED, Worker
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark]
+pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(1800)]
 VARYING = ("public.all_types", "public.array_types", "public.toast_t", "public.toast_life", "public.key_num")
 OTHERS = (*MARIADB, "ora-bytes", "orans-bytes", "sqlserver", "mysqlns")
 SHORT_FORM = ("a", "b", "my", "ora-bytes", "sqlserver")
 """One of each source: `make soak` has the others, which ``test_recordings_memory.py`` has as well."""
-MINUTES = 4
+MINUTES = 10
 KEPT = {"retention.ms": "-1"}
 """The records have the times of their recordings. A broker's first check would remove them before they are read."""
 ON_DELTA = ("b", "c2")

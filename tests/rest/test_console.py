@@ -245,6 +245,7 @@ async def test_a_worker_that_starts_says_so() -> None:
 async def test_a_part_is_sent_again_when_it_has_changed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its complete content; others are not. The stream ends when the worker stops."""
     monkeypatch.setattr(rendering, "_SECONDS", 0.01)
+    monkeypatch.setattr(rendering, "_PAUSE", 0)
     task = api.tasks.tasks["shop-0"]
     task.tables = [table_report("orders")]
     sent: list[Message] = []
@@ -258,7 +259,7 @@ async def test_a_part_is_sent_again_when_it_has_changed(api: Api, monkeypatch: p
     task.tables = [failed("orders")]
     await eventually(lambda: events() == ["connector", "flow", "tables", "problem", "tables"])
     await api.worker.stop()
-    await asyncio.wait_for(received, 10)
+    await asyncio.wait_for(received, 60)
 
 
 async def test_a_page_of_500_tables_is_small_and_fast(api: Api) -> None:
@@ -328,6 +329,7 @@ async def test_details_that_are_not_known_are_named(api: Api) -> None:
 async def test_a_table_of_many_columns_is_sent_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its columns are a part that changes seldom; each change of its freshness would send them again otherwise."""
     monkeypatch.setattr(rendering, "_SECONDS", 0.01)
+    monkeypatch.setattr(rendering, "_PAUSE", 0)
     task, activity = api.tasks.tasks["shop-0"], TableActivity()
     activity.on_columns(pa.schema([(f"column_{number}", pa.string()) for number in range(1000)]), 0.0)
     sent: list[Message] = []
@@ -345,7 +347,7 @@ async def test_a_table_of_many_columns_is_sent_once(api: Api, monkeypatch: pytes
             await eventually(lambda: events() == ["table", "resnapshot", "batches", "lake", "columns", "problem"])
     await eventually(lambda: events()[6:] == ["table"])
     await api.worker.stop()
-    await asyncio.wait_for(received, 10)
+    await asyncio.wait_for(received, 60)
 
 
 async def test_a_page_that_takes_long_does_not_delay_the_stop(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +358,7 @@ async def test_a_page_that_takes_long_does_not_delay_the_stop(api: Api, monkeypa
     received = asyncio.create_task(request(api.app, "GET", "/ui/events", sent=sent))
     await eventually(lambda: len(sent) > 1)
     await api.worker.stop()
-    await asyncio.wait_for(received, 10)
+    await asyncio.wait_for(received, 60)
 
 
 @pytest.mark.parametrize(

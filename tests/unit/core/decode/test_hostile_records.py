@@ -27,9 +27,9 @@ def test_a_hostile_record_harms_no_other(value: bytes) -> None:
     ]
     decoder = converting_decoder(TOPIC, EnvelopeOptions())
     tracemalloc.start()
-    begin = time.monotonic()
+    begin = time.thread_time()
     decoded = decoder.decode(records)
-    seconds, (_, peak) = time.monotonic() - begin, tracemalloc.get_traced_memory()
+    seconds, (_, peak) = time.thread_time() - begin, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert [each.index for each in decoded.errant] == [1]
     events = [each.events for each in decoded.messages if isinstance(each, RoutedEvents)]

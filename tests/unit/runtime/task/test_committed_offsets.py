@@ -188,7 +188,7 @@ async def test_commit_in_flight_is_awaited(harness: Harness, ends: str) -> None:
         await asyncio.sleep(0)
     assert not ending.done(), "the commit is still on its way"
     arrives.set()
-    await asyncio.wait_for(ending, 10)
+    await asyncio.wait_for(ending, 60)
     assert (commits.begun, commits.done) == (1, 1)
     assert harness.broker.committed("connect-items") == {TopicPartition(TOPIC, 0): 1}
     await task.stop()
@@ -210,7 +210,7 @@ async def test_regular_commit_in_flight_is_awaited_by_stop(harness: Harness, mon
         await asyncio.sleep(0)
     assert not ending.done()
     arrives.set()
-    await asyncio.wait_for(ending, 10)
+    await asyncio.wait_for(ending, 60)
     assert (commits.begun, commits.done) == (2, 1)
     assert harness.broker.committed("connect-items") == {TopicPartition(TOPIC, 0): 1}
 

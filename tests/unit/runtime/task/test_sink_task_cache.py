@@ -72,7 +72,7 @@ async def test_removed_records_invalidate_the_cache(harness: Harness) -> None:
 async def test_records_removed_between_two_of_a_batch(harness: Harness) -> None:
     """Retention removes the update to B while the insert of A waits for its batch. The task reads B."""
     harness.insert(1, 10, "A")
-    async with running(harness.task(linger=0.3, processor=cached_reselect("B"))) as task:
+    async with running(harness.task(linger=1.0, processor=cached_reselect("B"))) as task:
         await eventually(lambda: task.waiting("shop_public_items") == 1)
         remove_update_to_b(harness)
         await eventually(lambda: harness.offset() == 3)

@@ -462,7 +462,7 @@ async def test_a_pause_does_not_wait_for_a_task_that_has_failed(harness: Harness
     async with running(harness.task(linger=60.0)) as task:
         harness.insert(1, 1)
         await eventually(lambda: task.waiting(ITEMS) == 1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await task.pause()
         assert [str(error) for error in harness.failures] == ["items: the type changed"]
 
