@@ -1,6 +1,7 @@
 """Register the fixture families: one file each, ``fix_<what it starts>.py``."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,10 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, max_exa
 settings.register_profile("brief", derandomize=True, deadline=None, max_examples=5)
 settings.register_profile("search", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+# A shell lets what it runs in the background ignore Ctrl-C, and children would inherit that. Tests interrupt some.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A failed assertion of a helper shows its values, as that of a test does.
 pytest.register_assert_rewrite("support")
