@@ -6,8 +6,8 @@ tests get the marker ``long``, so that ``make soak`` runs them.
 Tests with a server or Spark come first.
 
 Each process runs file after file (``pytest -n 2 --dist loadfile``): it starts a server or a Spark session once, and
-the tests of a file share their fixtures. Large files come first and the many small ones without a server last, so
-that neither process waits for the other.
+the tests of a file share their fixtures. Large files come first, then files that start servers of their own, and the
+many small ones without a server last, so that neither process waits for the other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort files with a test that needs a server or Spark by their number of tests; others remain in random order."""
-    heavy = {item.path for item in items if _STARTED.intersection(getattr(item, "fixturenames", ()))}
+    """Sort files that share a server or Spark by their number of tests; the order of others remains random."""
+    sharing = {item.path for item in items if _STARTED.intersection(getattr(item, "fixturenames", ()))}
+    starting = {item.path for item in items if item.get_closest_marker("stack") or item.get_closest_marker("spark")}
     tests = Counter(item.path for item in items)
-    items.sort(key=lambda item: -tests[item.path] if item.path in heavy else 0)
+    items.sort(key=lambda item: -tests[item.path] if item.path in sharing else item.path not in starting)
