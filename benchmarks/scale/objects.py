@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 METADATA = "metadata"
 _ONLY_IN_FOLDERS = ("checksum", "hint")
 """What an object store does not have: Hadoop's checksums of local files, and the version hint of the folder catalog."""
+_IN_PROGRESS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.gz)?\.metadata\.json")
+"""Metadata of a commit that has not been renamed yet (Iceberg's HadoopTableOperations)."""
 
 Files = Mapping[Path, tuple[int, int, int]]
 """Inode, time of the last change, and bytes of each file."""
@@ -32,12 +36,13 @@ class Written:
 
 
 def files_of(folder: Path) -> Files:
-    """Return the files of a folder as they are now."""
+    """Return the files of a folder as they are now, without the metadata of commits in progress."""
     found = {}
     for path in folder.rglob("*"):
-        if path.is_file():
-            status = path.stat()
-            found[path] = status.st_ino, status.st_mtime_ns, status.st_size
+        if path.is_file() and not _IN_PROGRESS.fullmatch(path.name):
+            with suppress(FileNotFoundError):  # a commit removes old metadata
+                status = path.stat()
+                found[path] = status.st_ino, status.st_mtime_ns, status.st_size
     return found
 
 

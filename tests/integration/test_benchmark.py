@@ -35,7 +35,7 @@ def run_benchmark(*arguments: str, folder: Path | None = None) -> str:
 @pytest.mark.spark
 def test_short_benchmark_brings_both_contestants_to_the_expected_rows(tmp_path: Path) -> None:
     """Headrace and the hand-written stream read the same topic, and both write the expected rows."""
-    output = run_benchmark("benchmarks.kafka_to_table", "--logs", str(tmp_path), folder=tmp_path)
+    output = run_benchmark("benchmarks.kafka_to_table", "--logs", str(tmp_path / "logs"), folder=tmp_path)
     assert "bench: every table holds the expected rows" in output
 
 
@@ -55,7 +55,7 @@ def lanes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("lanes")
     result = folder / "result.json"
     lanes = ("commit", "sizes", "load", "start", "bursts", "tables")
-    run_benchmark("benchmarks.scale", *lanes, "--json", str(result), "--logs", str(folder), folder=folder)
+    run_benchmark("benchmarks.scale", *lanes, "--json", str(result), "--logs", str(folder / "logs"), folder=folder)
     found: dict[str, Any] = json.loads(result.read_text())
     assert {lane: found[lane]["wrong_rows"] for lane in lanes} == dict.fromkeys(lanes, 0)
     return found
