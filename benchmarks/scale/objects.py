@@ -11,8 +11,8 @@ from pathlib import Path
 METADATA = "metadata"
 _ONLY_IN_FOLDERS = ("checksum", "hint")
 """What an object store does not have: Hadoop's checksums of local files, and the version hint of the folder catalog."""
-_IN_PROGRESS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.gz)?\.metadata\.json")
-"""Metadata of a commit that has not been renamed yet (Iceberg's HadoopTableOperations)."""
+_IN_PROGRESS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}((\.gz)?\.metadata\.json|-version-hint\.temp)")
+"""The names of metadata and hint until Iceberg's HadoopTableOperations renames them."""
 
 Files = Mapping[Path, tuple[int, int, int]]
 """Inode, time of the last change, and bytes of each file."""
@@ -36,7 +36,7 @@ class Written:
 
 
 def files_of(folder: Path) -> Files:
-    """Return the files of a folder as they are now, without the metadata of commits in progress."""
+    """Return the files of a folder as they are now, without those that a commit in progress will rename."""
     found = {}
     for path in folder.rglob("*"):
         if path.is_file() and not _IN_PROGRESS.fullmatch(path.name):

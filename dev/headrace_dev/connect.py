@@ -73,7 +73,8 @@ class Connect:
 
     def delete_connector(self, name: str) -> None:
         """Remove a connector; its offsets stay."""
-        wait_until(lambda: self._delete(name), f"end of connector {name}", 180)
+        url, gone = f"{self.url}/connectors/{name}", (httpx.codes.NO_CONTENT, httpx.codes.NOT_FOUND)
+        wait_until(lambda: http.delete(url, timeout=60).status_code in gone, f"end of connector {name}", 180)
 
     def status(self, name: str) -> dict[str, Any]:
         """Return the status of a connector and its tasks; empty while the worker has none."""
@@ -101,10 +102,6 @@ class Connect:
         if answer.status_code == httpx.codes.BAD_REQUEST:
             raise ConnectorError(f"{name}: {answer.json()['message']}")
         return answer.is_success  # 409 and 500 pass with the rebalance
-
-    def _delete(self, name: str) -> bool:
-        answer = http.delete(f"{self.url}/connectors/{name}", timeout=60)
-        return answer.is_success or answer.status_code == httpx.codes.NOT_FOUND
 
 
 def debezium_postgres(postgres: Postgres, database: str, prefix: str, **settings: str) -> dict[str, str]:

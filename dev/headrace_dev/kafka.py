@@ -96,17 +96,11 @@ class Kafka:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-        wait_until(lambda: self._lists(name), f"topic {name}")
+        wait_until(lambda: name in self.topics(), f"topic {name}")
 
     def topics(self) -> list[str]:
         """Return the names of all topics except Kafka's internal ones."""
-        return sorted(name for name in self.admin().list_topics(timeout=10).topics if not name.startswith("__"))
-
-    def _lists(self, topic: str) -> bool:
-        try:
-            return topic in self.topics()
-        except KafkaException:  # a busy broker has not answered in time
-            return False
+        return sorted(name for name in self.admin().list_topics(timeout=60).topics if not name.startswith("__"))
 
     @property
     def _file(self) -> Path:

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 from chaos.lane import Lane
-from confluent_kafka import Consumer, Message, TopicPartition
-from support.kafka.kafka_harness import producer
+from support.kafka.kafka_harness import first_messages, producer
 
 from headrace_connectors.kafka.member import COMMIT_SECONDS
 from headrace_dev.demo.load import TABLES
-from headrace_dev.kafka import Kafka
 from headrace_dev.server import LOOPBACK, http, wait_until
 from headrace_dev.stack import Stack
 from headrace_dev.worker import Worker
@@ -49,7 +47,7 @@ def test_a_record_that_cannot_be_decoded(lane: Lane, stack: Stack) -> None:
     lane.worker.put_connector(lane.name, lane.sink_config(**dead_letters(dead)))
     assert lane.prove() > 0
     assert lane.worker.tables(lane.name) == []
-    letter = first_message(stack.kafka, dead)
+    [letter] = first_messages(stack.kafka.bootstrap_servers, dead, 1)
     assert (letter.key(), letter.value()) == (b"{not json", b"{broken")
     assert dict(letter.headers() or ())["__connect.errors.topic"] == topic.encode()
 
@@ -94,17 +92,6 @@ def dead_letters(topic: str) -> dict[str, str]:
         "errors__deadletterqueue__topic__replication__factor": "1",
         "errors__deadletterqueue__context__headers__enable": "true",
     }
-
-
-def first_message(kafka: Kafka, topic: str) -> Message:
-    """The oldest record of a topic."""
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "log_level": 0})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    try:
-        [message] = consumer.consume(1, timeout=60)
-    finally:
-        consumer.close()
-    return message
 
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(75, marks=pytest.mark.long)])

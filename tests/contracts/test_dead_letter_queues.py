@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import RequestTimedOutError
-from confluent_kafka import Consumer, TopicPartition
 from contracts.dead_letter_queue_suite import DeadLetterQueueSuite, Letter, QueueHarness, errant
+from support.kafka.kafka_harness import first_messages
 from support.kafka.kafka_settings import dead_letter_options, settings_of
 from support.kafka.scripted_broker import AWAY, NOT_CONTROLLER, TOO_FEW, scripted_broker
 
@@ -55,18 +55,8 @@ class KafkaQueue:
         self.queue = queue
 
     async def letters(self, count: int) -> Sequence[Letter]:
-        return await asyncio.to_thread(read_letters, self._kafka, self._topic, count)
-
-
-def read_letters(kafka: Kafka, topic: str, count: int) -> Sequence[Letter]:
-    """The first letters of a topic."""
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "log_level": 0})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    try:
-        messages = consumer.consume(count, timeout=60)
-    finally:
-        consumer.close()
-    return [(each.key(), each.value(), each.timestamp()[1], each.headers()) for each in messages]
+        messages = await asyncio.to_thread(first_messages, self._kafka.bootstrap_servers, self._topic, count)
+        return [(each.key(), each.value(), each.timestamp()[1], each.headers()) for each in messages]
 
 
 class KafkaHarness:
@@ -257,7 +247,7 @@ class TestKafkaDeadLetterQueue(DeadLetterQueueSuite):
         message = asyncio.run(scenario())
         assert "shop.public.orders-2 at offset 77" in message
         assert "producer.override.max.request.size and the topic's max.message.bytes" in message
-        assert [key for key, *_ in read_letters(stack_kafka, topic, 1)] == [b"second"]
+        assert [letter.key() for letter in first_messages(stack_kafka.bootstrap_servers, topic, 1)] == [b"second"]
 
     def test_a_topic_that_cannot_be_created(self, stack_kafka: Kafka, unique: Callable[[str], str]) -> None:
         """The error has Connect's text with the name of the topic, followed by the cause."""

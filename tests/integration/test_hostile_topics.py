@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
 from recordings.records import RecordedRecord, publish
+from support.kafka.kafka_harness import first_messages
 from support.records.envelopes import change, key
 from support.records.hostile_records import HOSTILE
 
@@ -20,20 +20,6 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 LARGEST = 900_000
 """A broker's default limit is about a megabyte, also for the dead letter with its headers."""
-
-
-def letters(bootstrap: str, topic: str, count: int) -> list[dict[str, str]]:
-    """Return the headers of the dead letters of a topic."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"read-{topic}", "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    found: list[dict[str, str]] = []
-    deadline = time.monotonic() + 60
-    while len(found) < count and time.monotonic() < deadline:
-        message = consumer.poll(1.0)
-        if message is not None and not message.error():
-            found.append({name: (value or b"").decode() for name, value in message.headers() or ()})
-    consumer.close()
-    return found
 
 
 def test_hostile_records_become_dead_letters(stack_kafka: Kafka, tmp_path: Path, unique: Callable[[str], str]) -> None:
@@ -81,10 +67,11 @@ def test_hostile_records_become_dead_letters(stack_kafka: Kafka, tmp_path: Path,
         assert set(worker.states("shop")) == {"RUNNING"}
         assert worker.server.running
         assert worker.server.pid == pid
-        assert slowest < 30
-        headers = letters(stack_kafka.bootstrap_servers, queue, len(values))
+        assert slowest < 10
+        letters = [dict(each.headers()) for each in first_messages(stack_kafka.bootstrap_servers, queue, len(values))]
         where = {
-            tuple(each[f"__connect.errors.{part}"] for part in ("topic", "partition", "offset")) for each in headers
+            tuple(each[f"__connect.errors.{part}"].decode() for part in ("topic", "partition", "offset"))
+            for each in letters
         }
         assert where == {(hostile, "0", str(n)) for n in range(1, len(rows) - 1)}
     finally:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from support.fix_secured_kafka import SecuredBroker, login
-from support.kafka.secured_clients import Unique, check_all_clients, error_at_start, worker_properties
+from support.kafka.secured_clients import ANSWER_SECONDS, Unique, check_all_clients, error_at_start, worker_properties
 from support.servers.certificates import Authority
 
 from headrace.core.model.errors import ConfigError, HeadraceError, Retriable
@@ -200,7 +201,7 @@ async def test_what_does_not_fit(secured_kafka: SecuredBroker, unique: Unique, c
 def test_a_worker_that_is_rejected_ends_with_the_cause(
     secured_kafka: SecuredBroker, unique: Unique, tmp_path: Path, case: str
 ) -> None:
-    """Its log has the cause but not the password, and the process ends with status 1."""
+    """Its log contains the cause within 15 s, and no password; the process ends with status 1."""
     properties, _, text = CASES[case]
     given = worker_properties(properties(secured_kafka), unique("process"))
     given |= {"listeners": f"http://127.0.0.1:{free_ports(1)[0]}", "warehouse": str(tmp_path / "warehouse")}
@@ -211,7 +212,10 @@ def test_a_worker_that_is_rejected_ends_with_the_cause(
     with log.open("wb") as out:
         process = subprocess.Popen(command, stderr=out)
     try:
+        wait_until(lambda: "REST API on" in log.read_text(), "a worker that connects to Kafka", 60)
+        began = time.monotonic()
         wait_until(lambda: re.search(f"cannot start: {text}", log.read_text()), "the cause", 60)
+        assert time.monotonic() - began < ANSWER_SECONDS
         assert process.wait(60) == 1
     finally:
         process.kill()

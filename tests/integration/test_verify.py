@@ -213,11 +213,12 @@ def test_behind_transforms_the_copied_columns_are_compared(lane: Lane, stack: St
     assert rows[2] == {"id": 2, "title": "unseen", "mail": "hidden", "origin": "shop"}
     assert rows.keys() == {1, 2, 3, 5}
 
-    def proof() -> Any:
+    def proven() -> Any:
         reports = [table.get("verification", {}) for table in lane.worker.call("GET", "/connectors/behind/tables")]
-        return next((report["proof"] for report in reports if report.get("equal")), None)
+        return next((report for report in reports if report.get("equal")), None)
 
-    assert wait_until(proof, "a proof of the worker", 180)["not_compared"] == ["mail", "origin"]
+    report = wait_until(proven, "a proof of the worker", 180)
+    assert report["not_compared"] == report["proof"]["not_compared"] == ["mail", "origin"]
     lane.worker.call("DELETE", "/connectors/behind")
 
 

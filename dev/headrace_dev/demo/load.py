@@ -237,7 +237,7 @@ class Shop:
 class Load:
     """Change the shop at a constant rate in a thread; ``stop`` raises an error of the thread.
 
-    Who holds ``transaction`` knows that none of its transactions runs.
+    None of its transactions runs while a caller holds ``transaction``.
     """
 
     def __init__(self, shop: Shop, transactions_per_second: int) -> None:

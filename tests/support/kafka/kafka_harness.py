@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
-from confluent_kafka import TopicPartition as Removal
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, Producer
+from confluent_kafka import TopicPartition as Place
 from support.kafka.feed_harness import Recorder, until
 from support.kafka.kafka_settings import settings_of
 
@@ -32,6 +32,18 @@ def producer(kafka: Kafka, **settings: str) -> Iterator[Producer]:
     )
     yield made
     assert made.flush(30) == 0
+
+
+def first_messages(bootstrap_servers: str, topic: str, count: int) -> list[Message]:
+    """Return the first records of the first partition of a topic. Fail if they are not available within a minute."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "reader", "log_level": 0})
+    consumer.assign([Place(topic, 0, 0)])  # no group to join
+    try:
+        found = consumer.consume(count, timeout=60)
+    finally:
+        consumer.close()
+    assert [message.error() for message in found] == [None] * count
+    return found
 
 
 class TidyFeeds(KafkaFeedFactory):
@@ -74,7 +86,7 @@ class KafkaCluster:
                 out.produce(topic, value, partition=partition)
 
     async def remove(self, partition: TopicPartition, before: int) -> None:
-        admin, to = self._kafka.admin(), Removal(*partition, before)
+        admin, to = self._kafka.admin(), Place(*partition, before)
         await asyncio.to_thread(admin.delete_records([to])[to].result, 10)
 
     async def cut(self, partition: TopicPartition, end: int) -> None:

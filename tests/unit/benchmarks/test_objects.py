@@ -11,7 +11,7 @@ from benchmarks.scale.objects import files_of, kind_of, written, written_by_comm
 def test_only_files_that_were_written_in_between_are_counted(tmp_path: Path) -> None:
     """New and replaced files count, by kind and with their bytes; a checksum or a hint is no object of a store.
 
-    Metadata that a commit has not renamed yet does not count.
+    Files that a commit has not renamed yet do not count.
     """
     (tmp_path / "metadata").mkdir()
     (tmp_path / "metadata" / "v1.metadata.json").write_bytes(b"old")
@@ -26,8 +26,8 @@ def test_only_files_that_were_written_in_between_are_counted(tmp_path: Path) -> 
         "metadata/hint": b"",
     }.items():
         (tmp_path / name).write_bytes(content)
-    for form in ("", ".gz"):
-        (tmp_path / "metadata" / f"0dd2e68b-369d-4525-a8ae-cd03b14a2346{form}.metadata.json").write_bytes(b"not yet")
+    for suffix in (".metadata.json", ".gz.metadata.json", "-version-hint.temp"):
+        (tmp_path / "metadata" / f"0dd2e68b-369d-4525-a8ae-cd03b14a2346{suffix}").write_bytes(b"not yet")
     (tmp_path / "metadata" / "hint").replace(tmp_path / "metadata" / "version-hint.text")
     found = written(before, files_of(tmp_path))
     assert found.count == {"checksum": 1, "data": 1, "hint": 1, "manifest": 1, "manifest list": 1, "metadata": 1}

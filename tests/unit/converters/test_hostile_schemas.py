@@ -15,7 +15,7 @@ from headrace.converters.protobuf import protobuf_reader
 from headrace.converters.registered import RegisteredSchema
 from headrace.core.model.errors import BadRecord
 
-SECONDS, BYTES = 10.0, 128 << 20
+SECONDS, BYTES = 30.0, 128 << 20
 READERS: dict[str, Any] = {"AVRO": AvroReader, "JSON": json_schema_reader, "PROTOBUF": protobuf_reader}
 LEVELS = 40
 
@@ -121,9 +121,9 @@ HOSTILE: dict[str, tuple[str, str, bytes]] = {
 def test_hostile_schemas_and_documents_are_bad_records(kind: str, schema: str, payload: bytes) -> None:
     """Each is refused within seconds and some megabytes."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    begin = time.thread_time()
+    begin = time.monotonic()
     with pytest.raises(BadRecord) as caught:
         READERS[kind](RegisteredSchema(schema, kind))(payload)
-    assert time.thread_time() - begin < SECONDS
+    assert time.monotonic() - begin < SECONDS
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < BYTES
     assert len(str(caught.value)) < 2000
